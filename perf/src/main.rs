@@ -1,0 +1,2 @@
+//! Long measurements.
+fn main() {}

@@ -1,0 +1,4 @@
+//! doorbell
+
+mod sync;
+pub mod ring;

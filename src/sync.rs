@@ -1,0 +1,101 @@
+//! The one place that names the standard library's synchronisation types.
+//!
+//! The loom models compile the engine's own source against another module of this name, in which every atomic, cell, lock
+//! and thread is loom's. Keep the two surfaces identical.
+
+pub(crate) use core::sync::atomic::Ordering;
+pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, fence};
+pub(crate) use std::sync::Arc;
+
+/// An ordering with a name: the name is a row of `docs/memory-ordering.md`, and the models weaken it by that name.
+macro_rules! ord {
+    ($site:literal, $ordering:ident) => {
+        $crate::sync::Ordering::$ordering
+    };
+}
+pub(crate) use ord;
+
+/// A sequentially consistent fence with a name, dropped by that name in the models.
+macro_rules! fence {
+    ($site:literal) => {
+        $crate::sync::fence($crate::sync::Ordering::SeqCst)
+    };
+}
+pub(crate) use fence as named_fence;
+
+/// A protocol fault that the models can plant by name; never in a real build.
+macro_rules! fault {
+    ($name:literal) => {
+        false
+    };
+}
+pub(crate) use fault;
+
+/// Threads, as far as the engine needs them.
+pub(crate) mod thread {
+    pub(crate) use std::thread::{Thread, current, park, park_timeout, yield_now};
+}
+
+/// One turn of a busy wait.
+#[inline(always)]
+pub(crate) fn spin_hint() {
+    core::hint::spin_loop();
+}
+
+/// A lock for the rare paths; publishers only ever try it.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(parking_lot::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> parking_lot::MutexGuard<'_, T> {
+        self.0.lock()
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<parking_lot::MutexGuard<'_, T>> {
+        self.0.try_lock()
+    }
+}
+
+/// Interior mutability whose accesses loom checks for races.
+#[repr(transparent)]
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(core::cell::UnsafeCell::new(value))
+    }
+
+    /// Runs `read` with a pointer that is only read through.
+    #[inline(always)]
+    pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        read(self.0.get())
+    }
+
+    /// Runs `write` with a pointer that may be written through.
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        write(self.0.get())
+    }
+
+    /// A pointer for a read that outlives the call; the read lasts until the returned value is dropped.
+    #[inline(always)]
+    pub(crate) fn hold(&self) -> HeldRead<T> {
+        HeldRead(self.0.get())
+    }
+}
+
+/// A read access in progress; see [`UnsafeCell::hold`].
+#[derive(Debug)]
+pub(crate) struct HeldRead<T>(*const T);
+
+impl<T> HeldRead<T> {
+    #[inline(always)]
+    pub(crate) fn pointer(&self) -> *const T {
+        self.0
+    }
+}
