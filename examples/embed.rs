@@ -12,10 +12,7 @@ fn main() {
         for item in subscriber.iter() {
             match item {
                 Ok(event) => received.push(event),
-                Err(lag) => eprintln!(
-                    "missed {} events, going on at {}",
-                    lag.skipped, lag.resume_at
-                ),
+                Err(lag) => eprintln!("missed {} from {}", lag.skipped, lag.first_missed),
             }
         }
         received

@@ -148,21 +148,35 @@ fn problems(
     found
 }
 
-/// `waiting::name` is a test in `tests/waiting.rs`; with a folder, `src/ring/bell::name` is one in that file.
+/// `waiting::name` is a test in `tests/waiting.rs` or below `tests/waiting/`; with a folder, `src/ring/bell::name` is one in
+/// that file.
 fn find_test(name: &str) -> Result<(), String> {
-    let (file, function) = name
+    let (place, function) = name
         .rsplit_once("::")
         .ok_or_else(|| format!("`{name}` is not `file::function`"))?;
-    let file = if file.contains('/') {
-        format!("{file}.rs")
+    let place = if place.contains('/') {
+        repository().join(place)
     } else {
-        format!("tests/{file}.rs")
+        repository().join("tests").join(place)
     };
-    let path = repository().join(&file);
-    if !path.is_file() {
-        return Err(format!("`{name}`: there is no {file}"));
+    let mut files = sources(&place);
+    files.extend(Some(place.with_extension("rs")).filter(|file| file.is_file()));
+    if files.is_empty() {
+        return Err(format!("`{name}`: there is no {}.rs", place.display()));
     }
-    is_test(&read(&path), function).map_err(|why| format!("`{name}`: {why} in {file}"))
+    let found: Vec<_> = files
+        .iter()
+        .map(|file| is_test(&read(file), function))
+        .collect();
+    if found.iter().any(Result::is_ok) {
+        return Ok(());
+    }
+    // The most telling of the complaints: a function that is there, but is no test.
+    let why = found
+        .into_iter()
+        .filter_map(Result::err)
+        .max_by_key(|why| !why.starts_with("no function"));
+    Err(format!("`{name}`: {}", why.unwrap_or_default()))
 }
 
 /// Whether `source` has a function of that name that the test harness runs.
@@ -193,20 +207,15 @@ fn is_test(source: &str, function: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// All Rust files below a folder of the repository.
-fn sources(folder: &str) -> Vec<PathBuf> {
+/// All Rust files below a folder, none if there is no such folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![repository().join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in
-            fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-        {
-            let path = entry.expect("a readable entry").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path);
-            }
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.expect("a readable entry").path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
         }
     }
     found
@@ -214,13 +223,13 @@ fn sources(folder: &str) -> Vec<PathBuf> {
 
 /// The models that `loom-tests` registers, read from its sources.
 fn registered_models() -> BTreeSet<String> {
-    sources("loom-tests/src")
+    sources(&repository().join("loom-tests/src"))
         .iter()
         .flat_map(|path| models_in(&read(path)))
         .collect()
 }
 
-/// The names in `model("name", …)` registrations.
+/// The names in `Model { name: "…", … }` registrations.
 fn models_in(source: &str) -> Vec<String> {
     source
         .match_indices("name: \"")
