@@ -56,16 +56,14 @@ fn parse(text: &str) -> Contract {
                 continue;
             }
             if clause > 0 && number == 0 {
-                contract
-                    .problems
-                    .push(format!("clause {clause} has no sub-clause"));
+                contract.problems.push(format!("clause {clause} has no sub-clause"));
             }
             clause += 1;
             number = 0;
             if !title.starts_with(&format!("{clause}. ")) {
-                contract.problems.push(format!(
-                    "line {at}: expected clause {clause}, found `{title}`"
-                ));
+                contract
+                    .problems
+                    .push(format!("line {at}: expected clause {clause}, found `{title}`"));
             }
         } else if line.starts_with("Tests:") || line.starts_with("Models:") {
             match contract.sub_clauses.last_mut() {
@@ -109,11 +107,7 @@ fn parse_names(line: &str, into: &mut SubClause) -> Result<(), String> {
         };
         for name in names.split(", ") {
             let bare = name.trim_matches('`');
-            if bare.is_empty()
-                || !bare
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "_:/".contains(c))
-            {
+            if bare.is_empty() || !bare.chars().all(|c| c.is_ascii_alphanumeric() || "_:/".contains(c)) {
                 return Err(format!("`{name}` is not a name"));
             }
             list.push(bare.to_owned());
@@ -135,15 +129,8 @@ fn problems(
             found.push(format!("{place} names no test and no model"));
         }
         let missing_tests = clause.tests.iter().filter_map(|name| find_test(name).err());
-        let missing_models = clause
-            .models
-            .iter()
-            .filter_map(|name| find_model(name).err());
-        found.extend(
-            missing_tests
-                .chain(missing_models)
-                .map(|why| format!("{place}: {why}")),
-        );
+        let missing_models = clause.models.iter().filter_map(|name| find_model(name).err());
+        found.extend(missing_tests.chain(missing_models).map(|why| format!("{place}: {why}")));
     }
     found
 }
@@ -164,10 +151,7 @@ fn find_test(name: &str) -> Result<(), String> {
     if files.is_empty() {
         return Err(format!("`{name}`: there is no {}.rs", place.display()));
     }
-    let found: Vec<_> = files
-        .iter()
-        .map(|file| is_test(&read(file), function))
-        .collect();
+    let found: Vec<_> = files.iter().map(|file| is_test(&read(file), function)).collect();
     if found.iter().any(Result::is_ok) {
         return Ok(());
     }
@@ -185,9 +169,7 @@ fn is_test(source: &str, function: &str) -> Result<(), String> {
     let signature = format!("fn {function}(");
     let at = lines
         .iter()
-        .position(|line| {
-            line.starts_with(&signature) || line.starts_with(&format!("async {signature}"))
-        })
+        .position(|line| line.starts_with(&signature) || line.starts_with(&format!("async {signature}")))
         .ok_or_else(|| format!("no function `{function}`"))?;
     let attributes: Vec<&str> = lines[..at]
         .iter()
@@ -270,11 +252,8 @@ fn sample(clause: usize, names: &str) -> String {
         } else {
             "Tests: `file::good`."
         };
-        writeln!(
-            text,
-            "## {number}. Title\n### C{number}.1 Title\nProse.\n\n{names}\n"
-        )
-        .expect("a String takes everything");
+        writeln!(text, "## {number}. Title\n### C{number}.1 Title\nProse.\n\n{names}\n")
+            .expect("a String takes everything");
     }
     text
 }
@@ -310,10 +289,7 @@ fn what_is_missing_is_noticed() {
         ("Tests: see elsewhere.", "is not a name"),
         ("Tests: `file::good`.\nTests: `file::good`.", "second list"),
         ("### C4.3 Title\nTests: `file::good`.", "expected C4.2"),
-        (
-            "## 6. Title\n### C6.1 Title\nTests: `file::good`.",
-            "expected clause 5",
-        ),
+        ("## 6. Title\n### C6.1 Title\nTests: `file::good`.", "expected clause 5"),
     ] {
         let found = problems_of_sample(names);
         assert!(

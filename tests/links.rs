@@ -30,11 +30,7 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a readable folder") {
         let path = entry.expect("a readable entry").path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() {
             if !name.starts_with('.') && name != "target" {
                 found.extend(walk(&path));
@@ -107,8 +103,7 @@ fn complaint(file: &Path, target: &str) -> Option<String> {
     }
     let anchor = anchor?;
     let text = fs::read_to_string(&there).unwrap_or_default();
-    (!anchors(&text).iter().any(|known| known == anchor))
-        .then(|| format!("no heading for #{anchor}"))
+    (!anchors(&text).iter().any(|known| known == anchor)).then(|| format!("no heading for #{anchor}"))
 }
 
 #[test]
@@ -130,17 +125,11 @@ fn relative_links_lead_somewhere() {
 #[test]
 fn a_broken_link_is_noticed() {
     let readme = repository().join("README.md");
-    assert_eq!(
-        links("a [b](c.md#d) `[e](f)`\n```\n[g](h)\n```\n"),
-        ["c.md#d"]
-    );
+    assert_eq!(links("a [b](c.md#d) `[e](f)`\n```\n[g](h)\n```\n"), ["c.md#d"]);
     assert_eq!(complaint(&readme, "https://example.org/nothing"), None);
     assert_eq!(complaint(&readme, "Cargo.toml"), None);
     assert_eq!(complaint(&readme, "#licence"), None);
     assert!(complaint(&readme, "#no-such-heading").is_some());
     assert!(complaint(&readme, "docs/no-such-file.md").is_some());
-    assert_eq!(
-        anchors("### C4.2 A receive, with `code`"),
-        ["c42-a-receive-with-code"]
-    );
+    assert_eq!(anchors("### C4.2 A receive, with `code`"), ["c42-a-receive-with-code"]);
 }
