@@ -1,0 +1,167 @@
+//! The engine's synchronisation facade, with loom's types behind the same surface as `src/sync.rs`.
+
+pub(crate) use loom::sync::Arc;
+pub(crate) use loom::sync::atomic::Ordering;
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, fence};
+
+/// An ordering with a name, which a mutant may weaken; looked up once per site and process.
+macro_rules! ord {
+    ($site:literal, $ordering:ident) => {{
+        static CHOSEN: std::sync::OnceLock<$crate::sync::Ordering> = std::sync::OnceLock::new();
+        *CHOSEN.get_or_init(|| $crate::mutation::ordering($site, $crate::sync::Ordering::$ordering))
+    }};
+}
+pub(crate) use ord;
+
+/// A sequentially consistent fence with a name, which a mutant may weaken or leave out.
+macro_rules! fence {
+    ($site:literal) => {{
+        static CHOSEN: std::sync::OnceLock<Option<$crate::sync::Ordering>> = std::sync::OnceLock::new();
+        if let Some(strength) = *CHOSEN.get_or_init(|| $crate::mutation::fence($site)) {
+            $crate::sync::fence(strength);
+        }
+    }};
+}
+pub(crate) use fence as named_fence;
+
+/// A protocol fault that a mutant may plant.
+macro_rules! fault {
+    ($name:literal) => {{
+        static CHOSEN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+        *CHOSEN.get_or_init(|| $crate::mutation::fault($name))
+    }};
+}
+pub(crate) use fault;
+
+/// No busy turns: each would be a branch for loom to explore.
+pub(crate) const SPINS: u32 = 0;
+
+/// No yields before parking, likewise.
+pub(crate) const YIELDS: u32 = 0;
+
+/// No patience with an unfinished publication, likewise.
+pub(crate) const UNFINISHED_SPINS: u32 = 0;
+
+/// The most sequences one announcement covers; small capacities never get there.
+pub(crate) const ANNOUNCE_MAX: u64 = 64;
+
+/// A publication wakes one waiter, so that two are enough to need a hand-on.
+pub(crate) const WAKE_WIDTH: usize = 1;
+
+/// A woken subscriber wakes one more, so that three are enough for a chain.
+pub(crate) const HAND_ON_WIDTH: usize = 1;
+
+/// Threads, as far as the engine needs them.
+pub(crate) mod thread {
+    use loom::sync::Notify;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    pub(crate) use loom::thread::yield_now;
+
+    // loom's own `park` shares one token with its locks and condition variables; a `Notify` of our own does not, and it
+    // also wakes spuriously once.
+    loom::thread_local! {
+        static SELF: Thread = Thread(std::sync::Arc::new(Notify::new()));
+    }
+
+    /// How many more timed parks of this execution end by their timeout.
+    static TIMEOUTS: AtomicUsize = AtomicUsize::new(0);
+
+    /// A handle to wake a parked thread.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Thread(std::sync::Arc<Notify>);
+
+    impl Thread {
+        pub(crate) fn unpark(&self) {
+            self.0.notify();
+        }
+    }
+
+    pub(crate) fn current() -> Thread {
+        SELF.with(Clone::clone)
+    }
+
+    /// Waits for `unpark`; a wake-up that never comes is a deadlock, which fails the model.
+    pub(crate) fn park() {
+        SELF.with(|this| this.0.wait());
+    }
+
+    /// As [`park`], unless the model granted a timeout.
+    pub(crate) fn park_timeout(_: Duration) {
+        let granted = TIMEOUTS
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_ok();
+        if granted {
+            yield_now();
+        } else {
+            park();
+        }
+    }
+
+    /// Lets the next `count` timed parks of this execution time out; a model sets it first thing.
+    pub(crate) fn grant_timeouts(count: usize) {
+        TIMEOUTS.store(count, Ordering::Relaxed);
+    }
+}
+
+/// One turn of a busy wait.
+pub(crate) fn spin_hint() {
+    loom::hint::spin_loop();
+}
+
+/// What [`Mutex::lock`] returns.
+pub(crate) type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
+
+/// A lock for the rare paths; publishers only ever try it.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().expect("loom's locks are never poisoned")
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
+}
+
+/// Interior mutability whose accesses loom checks for races.
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(loom::cell::UnsafeCell::new(value))
+    }
+
+    /// Runs `read` with a pointer that is only read through.
+    pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        self.0.with(read)
+    }
+
+    /// Runs `write` with a pointer that may be written through.
+    pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        self.0.with_mut(write)
+    }
+
+    /// A pointer for a read that outlives the call; loom holds the cell as being read until the returned value is dropped.
+    pub(crate) fn hold(&self) -> HeldRead<T> {
+        HeldRead(self.0.get())
+    }
+}
+
+/// A read access in progress; see [`UnsafeCell::hold`].
+#[derive(Debug)]
+pub(crate) struct HeldRead<T>(loom::cell::ConstPtr<T>);
+
+impl<T> HeldRead<T> {
+    pub(crate) fn pointer(&self) -> *const T {
+        self.0.with(|pointer| pointer)
+    }
+}
