@@ -1,0 +1,51 @@
+//! Random sequences of operations on one thread, against a plain sequential reference that foretells every answer.
+//!
+//! More cases or other seeds: `PROPTEST_CASES=20000 PROPTEST_RNG_SEED=7 cargo test --test reference_model`.
+
+mod common;
+#[path = "reference_model/model.rs"]
+mod model;
+#[path = "reference_model/ops.rs"]
+mod ops;
+#[path = "reference_model/receive.rs"]
+mod receive;
+#[path = "reference_model/rig.rs"]
+mod rig;
+
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+use crate::ops::{Script, script};
+use crate::rig::Rig;
+
+/// The same cases in every run, unless the environment asks for others.
+fn config(cases: u32) -> Config {
+    let mut config = Config::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = cases;
+    }
+    if std::env::var_os("PROPTEST_RNG_SEED").is_none() {
+        config.rng_seed = RngSeed::Fixed(1);
+    }
+    config.failure_persistence = None;
+    config
+}
+
+fn check(unique: bool, run: fn(&Script)) {
+    let outcome = TestRunner::new(config(600)).run(&script(unique), |script| {
+        run(&script);
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn many_publishers_match_the_reference() {
+    check(false, Rig::run_shared);
+}
+
+#[test]
+fn one_publisher_matches_the_reference() {
+    check(true, Rig::run_unique);
+}

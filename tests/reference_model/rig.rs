@@ -1,0 +1,472 @@
+//! Does every operation on a real channel and on the reference, and compares.
+
+use doorbell::ring::{MAX_SEQ, Publisher, Start, Subscriber, SubscriberStats, UniquePublisher, WeakPublisher};
+
+use crate::common::census::{Census, Citizen};
+use crate::common::{may_panic, panic_as_told};
+use crate::model::{Answer, Entry, Ledger, Reader};
+use crate::ops::{From, Inner, Op, Script};
+use crate::receive;
+
+/// The publishing half, of either kind.
+enum Publishing {
+    Shared(Vec<Publisher<Citizen>>, WeakPublisher<Citizen>),
+    Unique(Option<UniquePublisher<Citizen>>),
+}
+
+/// Applies `$body` to the publisher that `$by` names, if one is left.
+macro_rules! with_publisher {
+    ($publishing:expr, $by:expr, $publisher:ident => $body:expr) => {
+        match $publishing {
+            Publishing::Shared(all, _) if all.is_empty() => None,
+            Publishing::Shared(all, _) => {
+                let index = $by % all.len();
+                let $publisher = &mut all[index];
+                Some($body)
+            }
+            Publishing::Unique(None) => None,
+            Publishing::Unique(Some($publisher)) => Some($body),
+        }
+    };
+}
+
+/// A subscriber and what the reference knows about it.
+pub(crate) struct Follower {
+    pub(crate) real: Subscriber<Citizen>,
+    pub(crate) model: Reader,
+    /// What the statistics held when this subscriber began.
+    base: SubscriberStats,
+}
+
+impl Follower {
+    fn new(real: Subscriber<Citizen>, start: u64) -> Self {
+        assert_eq!(real.position(), start, "starts elsewhere");
+        let base = real.stats();
+        Self {
+            real,
+            model: Reader::new(start),
+            base,
+        }
+    }
+
+    /// A clone stands where the original stood.
+    pub(crate) fn fork(&self) -> Self {
+        Self::new(self.real.clone(), self.model.position)
+    }
+
+    pub(crate) fn accept(&mut self, ledger: &Ledger, answer: Answer) {
+        self.model.accept(ledger, answer, self.real.position());
+    }
+
+    fn check(&self, ledger: &Ledger) {
+        let (model, stats) = (&self.model, self.real.stats());
+        assert_eq!(self.real.position(), model.position);
+        assert_eq!(
+            stats.received - self.base.received,
+            model.received,
+            "received: {model:?}"
+        );
+        assert_eq!(stats.skipped - self.base.skipped, model.skipped, "skipped: {model:?}");
+        assert_eq!(stats.void - self.base.void, model.void, "void: {model:?}");
+        assert_eq!(
+            stats.lag_events - self.base.lag_events,
+            model.lag_events,
+            "lag events: {model:?}"
+        );
+        assert_eq!(
+            model.received + model.skipped + model.void,
+            model.position - model.start
+        );
+        let backlog = ledger.next_seq().saturating_sub(model.position);
+        assert_eq!((self.real.backlog(), stats.backlog), (backlog, backlog));
+        assert_eq!(self.real.is_closed(), ledger.closed);
+        assert_eq!(self.real.capacity() as u64, ledger.capacity);
+    }
+}
+
+/// A real channel beside its reference.
+pub(crate) struct Rig {
+    publishing: Publishing,
+    pub(crate) followers: Vec<Follower>,
+    pub(crate) ledger: Ledger,
+    census: Census,
+    next_id: u64,
+}
+
+impl Rig {
+    fn new(script: &Script, publishing: Publishing, first: Subscriber<Citizen>) -> Self {
+        Self {
+            publishing,
+            followers: vec![Follower::new(first, script.first_seq)],
+            ledger: Ledger::new(script.capacity as u64, script.first_seq, script.policy()),
+            census: Census::new(),
+            next_id: 0,
+        }
+    }
+
+    /// Runs the script on a channel with many publishers.
+    pub(crate) fn run_shared(script: &Script) {
+        let (publisher, subscriber) = script.builder().channel().unwrap();
+        let weak = publisher.downgrade();
+        Self::new(script, Publishing::Shared(vec![publisher], weak), subscriber).run(&script.ops);
+    }
+
+    /// Runs the script on a channel with one publisher.
+    pub(crate) fn run_unique(script: &Script) {
+        let (publisher, subscriber) = script.builder().spmc().unwrap();
+        Self::new(script, Publishing::Unique(Some(publisher)), subscriber).run(&script.ops);
+    }
+
+    fn run(mut self, ops: &[Op]) {
+        self.check();
+        for op in ops {
+            self.apply(op);
+            self.check();
+        }
+        self.drain();
+        let census = self.census.clone();
+        drop(self);
+        assert_eq!(census.alive(), 0, "every value is dropped exactly once");
+    }
+
+    /// After the last publisher everybody gets what is retained, and then the end.
+    fn drain(&mut self) {
+        self.ledger.closed = true;
+        match &mut self.publishing {
+            Publishing::Shared(all, _) => all.clear(),
+            Publishing::Unique(one) => *one = None,
+        }
+        for follower in &mut self.followers {
+            loop {
+                let answer = receive::answer(follower.real.try_recv_seq());
+                follower.accept(&self.ledger, answer);
+                if answer == Answer::Closed {
+                    break;
+                }
+            }
+            follower.check(&self.ledger);
+        }
+    }
+
+    fn check(&mut self) {
+        let ledger = &self.ledger;
+        for follower in &self.followers {
+            follower.check(ledger);
+        }
+        let publishers = match &self.publishing {
+            Publishing::Shared(all, _) => all.len(),
+            Publishing::Unique(one) => usize::from(one.is_some()),
+        };
+        let slowest = self.followers.iter().map(|follower| follower.model.position).min();
+        let count = self.followers.len();
+        with_publisher!(&mut self.publishing, 0, publisher => {
+            assert_eq!(publisher.next_seq(), ledger.next_seq());
+            assert_eq!(publisher.subscriber_count(), count);
+            let stats = publisher.stats();
+            assert_eq!(stats.capacity as u64, ledger.capacity);
+            assert_eq!(stats.first_seq, ledger.first_seq);
+            assert_eq!(stats.next_seq, ledger.next_seq());
+            assert_eq!(stats.published, ledger.values());
+            assert_eq!(stats.void, ledger.voids());
+            assert_eq!(stats.subscribers, count);
+            assert_eq!(stats.publishers, publishers);
+            assert_eq!(stats.slowest_position, slowest);
+        });
+    }
+
+    fn fits(&self, count: usize) -> bool {
+        self.ledger.next_seq() + count as u64 <= MAX_SEQ + 1
+    }
+
+    fn citizen(&mut self) -> (u64, Citizen) {
+        self.next_id += 1;
+        (self.next_id, self.census.citizen(self.next_id))
+    }
+
+    fn publish(&mut self, by: usize) {
+        if self.ledger.closed || !self.fits(1) {
+            return;
+        }
+        let (id, value) = self.citizen();
+        let told = with_publisher!(&mut self.publishing, by, publisher => publisher.publish(value));
+        let seq = self.ledger.claim();
+        self.ledger.finish(seq, Entry::Value(id));
+        assert_eq!(told, Some(seq));
+    }
+
+    fn publish_with(&mut self, by: usize, panics: bool) {
+        if self.ledger.closed || !self.fits(1) {
+            return;
+        }
+        let (id, value) = self.citizen();
+        let seq = self.ledger.claim();
+        let publish = |told: u64| {
+            assert_eq!(told, seq);
+            if panics {
+                panic_as_told();
+            }
+            value
+        };
+        let told =
+            may_panic(|| with_publisher!(&mut self.publishing, by, publisher => publisher.publish_with(publish)));
+        assert_eq!(told, if panics { None } else { Some(Some(seq)) });
+        self.ledger
+            .finish(seq, if panics { Entry::Void } else { Entry::Value(id) });
+    }
+
+    fn publish_around(&mut self, by: usize, inner: &[Inner], panics: bool) {
+        let Publishing::Shared(all, _) = &self.publishing else {
+            return;
+        };
+        let most = inner
+            .iter()
+            .map(|op| if let Inner::Publish(count) = op { *count } else { 1 })
+            .sum::<usize>();
+        if all.is_empty() || !self.fits(1 + most) {
+            return;
+        }
+        let outer = all[by % all.len()].clone();
+        let (id, value) = self.citizen();
+        let mut seq = 0;
+        let around = |told: u64| {
+            seq = self.ledger.claim();
+            assert_eq!(told, seq);
+            for op in inner {
+                match *op {
+                    Inner::Publish(count) => (0..count).for_each(|turn| self.publish(by + turn)),
+                    Inner::Void => self.publish_with(by, true),
+                    Inner::Receive(who) => self.receive(who, crate::ops::Form::TrySeq),
+                }
+            }
+            if panics {
+                panic_as_told();
+            }
+            value
+        };
+        assert_eq!(may_panic(|| outer.publish_with(around)).is_none(), panics);
+        self.ledger
+            .finish(seq, if panics { Entry::Void } else { Entry::Value(id) });
+    }
+
+    fn publish_batch(&mut self, by: usize, claims: usize, yields: usize, panics: bool) {
+        if self.ledger.closed || !self.fits(claims) {
+            return;
+        }
+        let first = self.next_id + 1;
+        self.next_id += yields as u64;
+        let census = self.census.clone();
+        let batch = Claiming {
+            claims,
+            values: (first..first + yields as u64)
+                .map(|id| census.citizen(id))
+                .collect::<Vec<_>>()
+                .into_iter(),
+            panics,
+        };
+        let told = may_panic(|| {
+            with_publisher!(&mut self.publishing, by, publisher => publisher.publish_batch(batch)).unwrap()
+        });
+        let start = self.ledger.next_seq();
+        for index in 0..claims {
+            let seq = self.ledger.claim();
+            let entry = if index < yields {
+                Entry::Value(first + index as u64)
+            } else {
+                Entry::Void
+            };
+            self.ledger.finish(seq, entry);
+        }
+        let must_fail = panics && yields < claims;
+        assert_eq!(told, (!must_fail).then_some(start..start + claims as u64));
+    }
+
+    fn subscribe(&mut self, from: From) {
+        let next = self.ledger.next_seq();
+        let (start, position) = match from {
+            From::Latest => (Start::Latest, next),
+            From::Oldest => (Start::Oldest, self.ledger.oldest()),
+            From::AfterTheBeginning => (Start::After(0), self.ledger.first_seq),
+            From::Behind(back) => {
+                let seq = next.saturating_sub(1 + back);
+                (Start::After(seq), (seq + 1).max(self.ledger.first_seq))
+            }
+            From::Ahead(ahead) => (Start::After(next + ahead), next + ahead + 1),
+            From::Never => (Start::After(u64::MAX), u64::MAX),
+        };
+        let real = with_publisher!(&mut self.publishing, 0, publisher => publisher.subscribe_from(start));
+        if let Some(real) = real {
+            self.followers.push(Follower::new(real, position));
+        }
+    }
+
+    fn receive(&mut self, who: usize, form: crate::ops::Form) {
+        if self.followers.is_empty() {
+            return;
+        }
+        let index = who % self.followers.len();
+        receive::receive(&mut self.followers[index], &self.ledger, form);
+    }
+
+    fn hold_ref(&mut self, who: usize, publishes: usize) {
+        if self.followers.is_empty() {
+            return;
+        }
+        let index = who % self.followers.len();
+        let mut follower = self.followers.swap_remove(index);
+        let foretold = follower.model.foretell(&self.ledger);
+        match follower.real.try_recv_ref() {
+            Ok(held) => {
+                let answer = Answer::Value {
+                    seq: held.seq(),
+                    id: held.id(),
+                };
+                assert_eq!(answer, foretold);
+                for turn in 0..publishes {
+                    self.publish(turn);
+                    assert_eq!(
+                        Answer::Value {
+                            seq: held.seq(),
+                            id: held.id()
+                        },
+                        answer,
+                        "changed while held"
+                    );
+                }
+            }
+            Err(error) => assert_eq!(receive::answer(Err(error)), foretold),
+        }
+        // What was published meanwhile has no say in what the receive had to answer.
+        follower.model.take(foretold);
+        follower.model.settle(&self.ledger, follower.real.position());
+        self.followers.push(follower);
+    }
+
+    fn hold_batch(&mut self, who: usize, max: usize, before: usize, publishes: usize, after: usize) {
+        if self.followers.is_empty() {
+            return;
+        }
+        let index = who % self.followers.len();
+        let mut follower = self.followers.swap_remove(index);
+        let foretold = follower.model.foretell(&self.ledger);
+        let ahead = follower.model.values_ahead(&self.ledger, max.min(64));
+        match follower.real.try_recv_batch(max) {
+            Ok(mut batch) => {
+                assert!(matches!(foretold, Answer::Value { .. }), "a batch, but {foretold:?}");
+                let mut held: Vec<(u64, &Citizen)> = Vec::new();
+                held.extend((0..before).map_while(|_| batch.next_seq()));
+                assert!(held.len() >= before.min(1), "an empty batch");
+                (0..publishes).for_each(|turn| self.publish(turn));
+                held.extend((0..after).map_while(|_| batch.next_seq()));
+                drop(batch);
+                (0..publishes % 7).for_each(|turn| self.publish(turn));
+                let got: Vec<_> = held.iter().map(|(seq, value)| (*seq, value.id())).collect();
+                assert!(got.len() <= ahead.len(), "more than was there, or than asked for");
+                assert_eq!(got, ahead[..got.len()]);
+                for (seq, id) in got {
+                    follower.model.take(Answer::Value { seq, id });
+                }
+            }
+            Err(error) => {
+                assert_eq!(receive::answer(Err(error)), foretold);
+                follower.model.take(foretold);
+            }
+        }
+        follower.model.settle(&self.ledger, follower.real.position());
+        self.followers.push(follower);
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Publish { by } => self.publish(*by),
+            Op::PublishWith { by, panics } => self.publish_with(*by, *panics),
+            Op::PublishAround { by, inner, panics } => self.publish_around(*by, inner, *panics),
+            Op::PublishBatch {
+                by,
+                claims,
+                yields,
+                panics,
+            } => self.publish_batch(*by, *claims, *yields, *panics),
+            Op::Subscribe(from) => self.subscribe(*from),
+            Op::Receive { who, form } => self.receive(*who, *form),
+            Op::HoldRef { who, publishes } => self.hold_ref(*who, *publishes),
+            Op::HoldBatch {
+                who,
+                max,
+                before,
+                publishes,
+                after,
+            } => {
+                self.hold_batch(*who, *max, *before, *publishes, *after);
+            }
+            _ => self.apply_to_handles(op),
+        }
+    }
+
+    fn apply_to_handles(&mut self, op: &Op) {
+        let count = self.followers.len();
+        match (op, &mut self.publishing) {
+            (Op::AddPublisher, Publishing::Shared(all, _)) => {
+                if let Some(one) = all.first() {
+                    let another = one.clone();
+                    assert!(another.same_channel(one));
+                    all.push(another);
+                }
+            }
+            (Op::UpgradePublisher, Publishing::Shared(all, weak)) => {
+                let upgraded = weak.upgrade();
+                assert_eq!(upgraded.is_some(), !all.is_empty(), "closed is for good");
+                all.extend(upgraded);
+            }
+            (Op::DropPublisher { by }, Publishing::Shared(all, _)) if !all.is_empty() => {
+                let index = by % all.len();
+                all.swap_remove(index);
+                self.ledger.closed = all.is_empty();
+            }
+            (Op::DropPublisher { .. }, Publishing::Unique(one)) => {
+                *one = None;
+                self.ledger.closed = true;
+            }
+            (Op::CloneSubscriber { who }, _) if count > 0 => {
+                let fork = self.followers[who % count].fork();
+                self.followers.push(fork);
+            }
+            (Op::Resubscribe { who }, _) if count > 0 => {
+                let real = self.followers[who % count].real.resubscribe();
+                self.followers.push(Follower::new(real, self.ledger.next_seq()));
+            }
+            (Op::DropSubscriber { who }, _) if count > 0 => {
+                self.followers.swap_remove(who % count);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// An iterator that claims one length and yields another, or panics at the end.
+struct Claiming<I> {
+    claims: usize,
+    values: I,
+    panics: bool,
+}
+
+impl<I: Iterator> Iterator for Claiming<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        let value = self.values.next();
+        if value.is_none() && self.panics {
+            panic_as_told();
+        }
+        value
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.claims, Some(self.claims))
+    }
+}
+
+impl<I: Iterator> ExactSizeIterator for Claiming<I> {
+    fn len(&self) -> usize {
+        self.claims
+    }
+}
