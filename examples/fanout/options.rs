@@ -1,0 +1,79 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use clap::builder::RangedU64ValueParser;
+
+const EXIT_STATUS: &str = "\
+Every line is one event. Invalid UTF-8 is replaced, a line longer than --max-line is cut, and both are counted. Latency
+runs from the publication of an event to its receipt; with --rate it runs from the instant the event was due, so that a
+publisher that was held up hides nothing. Ctrl-C ends the run early and still reports; a second one ends it at once.
+
+Exit status:
+  0    received + skipped + void = published, for every subscriber
+  1    the sums of some subscriber do not add up, or it saw events out of order
+  2    wrong usage
+  3    the input could not be read to its end (what came before is reported), or the report could not be written
+  130  stopped by a signal (what came before is reported)";
+
+/// Publishes every line of a text to many subscribers, and reports what each received and missed.
+#[derive(Debug, Parser)]
+#[command(name = "fanout", after_help = EXIT_STATUS)]
+pub(crate) struct Options {
+    /// File to read, or - for standard input [default: a PostgreSQL log that is built in]
+    #[arg(value_name = "FILE|-")]
+    pub(crate) input: Option<PathBuf>,
+
+    /// Subscribers that are tokio tasks and receive in batches
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_most(100_000))]
+    pub(crate) tasks: usize,
+
+    /// Subscribers that are threads and iterate
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_most(1_000))]
+    pub(crate) threads: usize,
+
+    /// Subscribers that are too slow: tokio tasks that sleep after every event
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_most(100_000))]
+    pub(crate) slow: usize,
+
+    /// How long a slow subscriber sleeps after every event, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1)]
+    pub(crate) delay_ms: u64,
+
+    /// Events that the ring retains
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = from_one_to(1 << 24))]
+    pub(crate) capacity: usize,
+
+    /// Events per second; 0 publishes flat out [default: 2000 for the built-in log, else 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
+    pub(crate) rate: Option<u64>,
+
+    /// Read the input so many times over
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) repeat: u64,
+
+    /// Longest line that is published whole, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024, value_parser = from_one_to(1 << 30))]
+    pub(crate) max_line: usize,
+
+    /// Report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Options {
+    /// Events per second, or `None` for flat out.
+    pub(crate) fn events_per_second(&self) -> Option<u64> {
+        let default = if self.input.is_none() { 2_000 } else { 0 };
+        Some(self.rate.unwrap_or(default)).filter(|rate| *rate > 0)
+    }
+}
+
+fn at_most(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(..=most)
+}
+
+fn from_one_to(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
+}

@@ -1,0 +1,72 @@
+//! Progress on a terminal; nothing at all when standard error is not one.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use doorbell::ring::Publisher;
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+
+use crate::event::Event;
+use crate::publish::Published;
+
+/// How often the line is written anew.
+const REFRESH: Duration = Duration::from_millis(100);
+
+/// A bar when the size of the input is known, else a spinner.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    shown: Cell<Instant>,
+}
+
+impl Progress {
+    /// `bytes` is the size of the whole input, if known.
+    pub(crate) fn new(bytes: Option<u64>) -> Self {
+        let bar = match bytes {
+            Some(bytes) => ProgressBar::new(bytes).with_style(style("{bar:24} {percent:>3} %  {wide_msg}")),
+            None => ProgressBar::new_spinner().with_style(style("{spinner} {elapsed}  {wide_msg}")),
+        };
+        if !bar.is_hidden() {
+            bar.set_message("waiting for input");
+            bar.enable_steady_tick(REFRESH);
+        }
+        Self {
+            bar,
+            shown: Cell::new(Instant::now()),
+        }
+    }
+
+    /// Cheap enough to call after every event.
+    pub(crate) fn show(&self, published: &Published, publisher: &Publisher<Event>) {
+        if self.bar.is_hidden() || self.shown.get().elapsed() < REFRESH {
+            return;
+        }
+        self.shown.set(Instant::now());
+        let stats = publisher.stats();
+        let behind = stats.slowest_position.map_or(0, |slowest| stats.next_seq - slowest);
+        let elapsed = published.started.map_or(0.0, |started| started.elapsed().as_secs_f64());
+        self.bar.set_position(published.bytes);
+        self.bar.set_message(format!(
+            "{} events, {}/s, slowest subscriber {} behind",
+            HumanCount(published.events),
+            HumanCount((published.events as f64 / elapsed) as u64),
+            HumanCount(behind),
+        ));
+    }
+
+    /// The input has ended; the subscribers have not.
+    pub(crate) fn draining(&self) {
+        self.bar.set_style(style("{spinner} {wide_msg}"));
+        self.bar
+            .set_message("published; waiting for the subscribers to drain (Ctrl-C hurries the slow ones)");
+    }
+
+    /// Leaves the terminal as it was.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the templates are constants")
+}
