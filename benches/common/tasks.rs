@@ -10,7 +10,7 @@ use std::future::Future;
 
 use ::tokio::runtime::{Builder, Runtime};
 
-use super::settings::Message;
+use super::settings::{BATCH, Message};
 
 /// A channel to compare.
 pub(crate) trait Channel {
@@ -33,6 +33,43 @@ pub(crate) trait Publisher: Send + 'static {
 pub(crate) trait Subscriber: Send + 'static {
     /// Waits for a message and takes it, and in batches those behind it. `None` once the channel is closed.
     fn take(&mut self) -> impl Future<Output = Option<Taken>> + Send;
+}
+
+/// A receiving end that can also take what is there without waiting.
+pub(crate) trait TrySubscriber: Subscriber {
+    /// Takes a message if there is one.
+    fn try_take(&mut self) -> Option<Taken>;
+}
+
+/// The same channel, received by tasks that, once a message came, take up to [`BATCH`] without waiting: for a channel
+/// without batches that is the quickest way to catch up.
+pub(crate) struct Drained<C>(pub(crate) C);
+
+impl<C> Channel for Drained<C>
+where
+    C: Channel<Subscriber: TrySubscriber>,
+{
+    type Publisher = C::Publisher;
+    type Subscriber = Drained<C::Subscriber>;
+
+    fn open(self, subscribers: usize) -> (Self::Publisher, Vec<Self::Subscriber>) {
+        let (publisher, subscribers) = self.0.open(subscribers);
+        (publisher, subscribers.into_iter().map(Drained).collect())
+    }
+}
+
+impl<S: TrySubscriber> Subscriber for Drained<S> {
+    #[inline]
+    async fn take(&mut self) -> Option<Taken> {
+        let mut all = self.0.take().await?;
+        while all.count < BATCH {
+            match self.0.try_take() {
+                Some(taken) => all.add(taken),
+                None => break,
+            }
+        }
+        Some(all)
+    }
 }
 
 /// What one receive brought.

@@ -1,11 +1,11 @@
 //! `async_broadcast` in overflow mode, with the futures that need no box.
 
-use async_broadcast::{Receiver, RecvError, Sender, broadcast};
+use async_broadcast::{Receiver, RecvError, Sender, TryRecvError, broadcast};
 
-use super::{Channel, Publisher, Subscriber, Taken, lost};
+use super::{Channel, Publisher, Subscriber, Taken, TrySubscriber, lost};
 use crate::common::settings::{CAPACITY, Message};
 
-/// Receives one message at a time, the only way there is.
+/// Receives by `recv_direct`, one message at a time.
 pub(crate) struct AsyncBroadcast;
 
 impl Channel for AsyncBroadcast {
@@ -34,6 +34,17 @@ impl Subscriber for Receiver<Message> {
         match self.recv_direct().await {
             Ok(message) => Some(Taken::one(&message)),
             Err(RecvError::Closed) => None,
+            Err(error) => lost(error),
+        }
+    }
+}
+
+impl TrySubscriber for Receiver<Message> {
+    #[inline]
+    fn try_take(&mut self) -> Option<Taken> {
+        match self.try_recv() {
+            Ok(message) => Some(Taken::one(&message)),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
             Err(error) => lost(error),
         }
     }

@@ -1,12 +1,12 @@
 //! `tokio::sync::broadcast`.
 
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 
-use super::{Channel, Publisher, Subscriber, Taken, lost};
+use super::{Channel, Publisher, Subscriber, Taken, TrySubscriber, lost};
 use crate::common::settings::{CAPACITY, Message};
 
-/// Receives one message at a time, the only way there is.
+/// Receives by `recv`, one message at a time.
 pub(crate) struct Tokio;
 
 impl Channel for Tokio {
@@ -35,6 +35,17 @@ impl Subscriber for Receiver<Message> {
         match self.recv().await {
             Ok(message) => Some(Taken::one(&message)),
             Err(RecvError::Closed) => None,
+            Err(error) => lost(error),
+        }
+    }
+}
+
+impl TrySubscriber for Receiver<Message> {
+    #[inline]
+    fn try_take(&mut self) -> Option<Taken> {
+        match self.try_recv() {
+            Ok(message) => Some(Taken::one(&message)),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => None,
             Err(error) => lost(error),
         }
     }
