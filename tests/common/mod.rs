@@ -1,6 +1,7 @@
 //! Helpers shared by the test programs.
 #![allow(dead_code, reason = "every test program uses its own part of the helpers")]
 
+pub(crate) mod audit;
 pub(crate) mod census;
 pub(crate) mod sealed;
 pub(crate) mod wakers;

@@ -1,0 +1,147 @@
+//! Readers that hold on to a value and publishers that are stuck half-way, while others go on for many laps.
+
+mod common;
+
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use doorbell::ring::{Start, Subscriber, TryRecvError, channel};
+
+use crate::common::audit::{Roll, Signed, Way, follow, publish_all};
+use crate::common::join_all;
+use crate::common::sealed::Sealed;
+
+#[test]
+fn held_references_outlast_many_laps() {
+    const CAPACITY: u64 = 16;
+    let (publisher, subscriber) = channel::<String>(CAPACITY as usize);
+    for number in 0..CAPACITY {
+        publisher.publish(String::sign(9, number));
+    }
+    let lapped = Arc::new(Barrier::new(4));
+    let holders: Vec<_> = (0..3)
+        .map(|me| {
+            let (mut subscriber, publisher, lapped) = (
+                publisher.subscribe_from(Start::Oldest),
+                publisher.clone(),
+                Arc::clone(&lapped),
+            );
+            thread::spawn(move || {
+                let kept = if me == 0 {
+                    let held = subscriber.try_recv_ref().unwrap();
+                    lapped.wait();
+                    while publisher.next_seq() < 60 * CAPACITY {
+                        assert_eq!(held.signature(), (9, 0));
+                    }
+                    1
+                } else {
+                    let held: Vec<_> = subscriber.try_recv_batch(3 * me).unwrap().collect();
+                    lapped.wait();
+                    while publisher.next_seq() < 60 * CAPACITY {
+                        for (number, value) in (0..).zip(&held) {
+                            assert_eq!(value.signature(), (9, number));
+                        }
+                    }
+                    held.len() as u64
+                };
+                lapped.wait();
+                let Err(TryRecvError::Lagged(lagged)) = subscriber.try_recv() else {
+                    panic!("it must have lagged");
+                };
+                assert_eq!(lagged.first_missed, 1 + kept);
+                let stats = subscriber.stats();
+                assert_eq!(stats.received, kept);
+                assert_eq!(stats.received + stats.skipped + stats.void, subscriber.position() - 1);
+            })
+        })
+        .collect();
+    lapped.wait();
+    let writers: Vec<_> = (0..2)
+        .map(|me| {
+            let publisher = publisher.clone();
+            thread::spawn(move || {
+                for number in 0..40 * CAPACITY {
+                    publisher.publish(String::sign(me, number));
+                }
+            })
+        })
+        .collect();
+    join_all(writers);
+    lapped.wait();
+    join_all(holders);
+    drop(subscriber);
+}
+
+#[test]
+fn publishers_stuck_in_their_closure_hold_up_nobody() {
+    const CAPACITY: u64 = 8;
+    for stuck in [1, 2, 5, 8, 11] {
+        let (publisher, mut first) = channel::<Sealed>(CAPACITY as usize);
+        let claimed = Arc::new(Barrier::new(stuck + 1));
+        let release = Arc::new(Barrier::new(stuck + 1));
+        let stalled: Vec<_> = (0..stuck as u64)
+            .map(|me| {
+                let (publisher, claimed, release) = (publisher.clone(), Arc::clone(&claimed), Arc::clone(&release));
+                thread::spawn(move || {
+                    publisher.publish_with(|_| {
+                        claimed.wait();
+                        release.wait();
+                        Sealed::new(100 + me, 0)
+                    })
+                })
+            })
+            .collect();
+        claimed.wait();
+        let stuck = stuck as u64;
+        // They hold seqs 1 to `stuck`; the others go on for many laps.
+        assert_eq!(publisher.next_seq(), stuck + 1);
+        assert_eq!(first.try_recv(), Err(TryRecvError::Empty));
+        let roll = Arc::new(Roll::new(1, (stuck + 2 * 50 * CAPACITY) as usize));
+        let mut late = publisher.subscribe_from(Start::After(stuck));
+        let reader = {
+            let roll = Arc::clone(&roll);
+            thread::spawn(move || follow(&mut late, &roll, Way::BlockingBatch, |_| false))
+        };
+        let writers: Vec<_> = (0..2)
+            .map(|me| {
+                let (publisher, roll) = (publisher.clone(), Arc::clone(&roll));
+                thread::spawn(move || publish_all(&publisher, me, 50 * CAPACITY, &roll))
+            })
+            .collect();
+        join_all(writers);
+        let end = publisher.next_seq();
+        assert_eq!(end, stuck + 1 + 2 * 50 * CAPACITY);
+        match first.try_recv() {
+            Err(TryRecvError::Lagged(lagged)) => {
+                assert_eq!((lagged.first_missed, lagged.resume_at), (1, end - CAPACITY + 1))
+            }
+            // What would push out seq 1 is itself unfinished: it may count as lost or as not yet there.
+            Err(TryRecvError::Empty) if stuck > CAPACITY => {}
+            other => panic!("{other:?} instead of what was lost"),
+        }
+        let mut fresh = publisher.subscribe_from(Start::Oldest);
+        assert_eq!(fresh.position(), end - CAPACITY);
+        let rest = drain(&mut fresh);
+        release.wait();
+        let seqs = join_all(stalled);
+        assert_eq!(seqs.iter().sum::<u64>(), stuck * (stuck + 1) / 2);
+        // Their old values show up nowhere.
+        let mut again = publisher.subscribe_from(Start::Oldest);
+        assert_eq!(drain(&mut again), rest);
+        assert!(rest.iter().all(|(publisher, _)| *publisher < 100));
+        assert_eq!(drain(&mut fresh), []);
+        assert!(matches!(first.try_recv(), Err(TryRecvError::Lagged(_))) || first.position() > stuck);
+        drop(publisher);
+        let account = reader.join().unwrap();
+        assert_eq!(account.end, end);
+    }
+}
+
+fn drain(subscriber: &mut Subscriber<Sealed>) -> Vec<(u64, u64)> {
+    std::iter::from_fn(|| match subscriber.try_recv() {
+        Ok(value) => Some(value.open()),
+        Err(TryRecvError::Lagged(lagged)) => panic!("{lagged:?}"),
+        Err(_) => None,
+    })
+    .collect()
+}
