@@ -118,6 +118,7 @@ impl Progress {
             *self.last_received.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
     }
+
     fn time_to_last(&self, started: Instant) -> Duration {
         self.last_received
             .lock()
