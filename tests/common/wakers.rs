@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::task::{Wake, Waker};
+use std::task::{RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Instant;
 
-use super::PATIENCE;
+use super::{PATIENCE, panic_as_told};
 
 /// Counts its rings and lets a thread wait for them.
 #[derive(Debug, Default)]
@@ -101,5 +101,82 @@ impl<R: Fn() + Send + Sync, D: Fn() + Send + Sync> Wake for Trap<R, D> {
 impl<R: Fn() + Send + Sync, D: Fn() + Send + Sync> Drop for Trap<R, D> {
     fn drop(&mut self) {
         (self.on_drop)();
+    }
+}
+
+/// What a [`hostile`] waker does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Clone,
+    Wake,
+    Drop,
+}
+
+struct Hostile {
+    fault: Fault,
+    /// How many handles are left, so that a leak or a double drop shows.
+    handles: Arc<AtomicU64>,
+}
+
+/// A waker that panics (as told) in one of its operations, and the number of its living handles.
+///
+/// A handle that is dropped while its thread already panics stays quiet.
+pub(crate) fn hostile(fault: Fault) -> (Waker, Arc<AtomicU64>) {
+    let handles = Arc::new(AtomicU64::new(1));
+    let hostile = Arc::new(Hostile {
+        fault,
+        handles: Arc::clone(&handles),
+    });
+    let raw = RawWaker::new(Arc::into_raw(hostile).cast(), &HOSTILE);
+    // SAFETY: the table below counts references as `Arc` does, and the data is an `Arc<Hostile>` as it expects.
+    (unsafe { Waker::from_raw(raw) }, handles)
+}
+
+static HOSTILE: RawWakerVTable = RawWakerVTable::new(hostile_clone, hostile_wake, hostile_wake_by_ref, hostile_drop);
+
+/// # Safety
+/// `data` comes from [`hostile`] and its handle is alive.
+unsafe fn hostile_clone(data: *const ()) -> RawWaker {
+    // SAFETY: the caller's handle keeps the value alive.
+    let hostile = unsafe { &*data.cast::<Hostile>() };
+    if hostile.fault == Fault::Clone {
+        panic_as_told();
+    }
+    hostile.handles.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: as above; the new handle owns the reference that is counted here.
+    unsafe { Arc::increment_strong_count(data.cast::<Hostile>()) };
+    RawWaker::new(data, &HOSTILE)
+}
+
+/// # Safety
+/// As for [`hostile_clone`]; the handle is used up.
+unsafe fn hostile_wake(data: *const ()) {
+    // SAFETY: the handle's reference goes over to this `Arc`.
+    let hostile = unsafe { Arc::from_raw(data.cast::<Hostile>()) };
+    hostile.handles.fetch_sub(1, Ordering::SeqCst);
+    if hostile.fault == Fault::Wake {
+        panic_as_told();
+    }
+}
+
+/// # Safety
+/// As for [`hostile_clone`].
+unsafe fn hostile_wake_by_ref(data: *const ()) {
+    // SAFETY: the caller's handle keeps the value alive.
+    let hostile = unsafe { &*data.cast::<Hostile>() };
+    if hostile.fault == Fault::Wake {
+        panic_as_told();
+    }
+}
+
+/// # Safety
+/// As for [`hostile_clone`]; the handle is used up.
+unsafe fn hostile_drop(data: *const ()) {
+    // SAFETY: the handle's reference goes over to this `Arc`.
+    let hostile = unsafe { Arc::from_raw(data.cast::<Hostile>()) };
+    let before = hostile.handles.fetch_sub(1, Ordering::SeqCst);
+    assert!(before > 0, "a waker dropped twice");
+    if hostile.fault == Fault::Drop && !std::thread::panicking() {
+        panic_as_told();
     }
 }

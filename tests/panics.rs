@@ -1,0 +1,455 @@
+//! User code that panics in the middle of a call: in closures, iterators, `Clone`, `Drop` and wakers. Only that call suffers.
+
+mod common;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use doorbell::ring::{Builder, Publisher, Start, Subscriber, TryRecvError, Wake, channel};
+
+use crate::common::census::{Census, Citizen};
+use crate::common::wakers::{Bell, Fault, Tally, hostile};
+use crate::common::{block_on, may_panic, must_end, must_panic, must_refuse, panic_as_told};
+
+/// All ids from here to what is Empty or Closed; fails on lag.
+fn drain(subscriber: &mut Subscriber<Citizen>) -> Vec<u64> {
+    std::iter::from_fn(|| match subscriber.try_recv() {
+        Ok(value) => Some(value.id()),
+        Err(TryRecvError::Lagged(lagged)) => panic!("{lagged:?}"),
+        Err(_) => None,
+    })
+    .collect()
+}
+
+#[test]
+fn closure_panics_leave_voids() {
+    let census = Census::new();
+    let (publisher, mut subscriber) = channel(8);
+    publisher.publish(census.citizen(1));
+    must_panic(|| publisher.publish_with(|_| panic_as_told()));
+    must_panic(|| publisher.publish_with(|_| panic_as_told()));
+    assert_eq!(publisher.publish(census.citizen(4)), 4);
+    assert_eq!(
+        subscriber.try_recv_seq().map(|(seq, value)| (seq, value.id())),
+        Ok((1, 1))
+    );
+    assert_eq!(
+        subscriber.try_recv_seq().map(|(seq, value)| (seq, value.id())),
+        Ok((4, 4))
+    );
+    let stats = subscriber.stats();
+    assert_eq!((stats.received, stats.void, stats.skipped), (2, 2, 0));
+    assert_eq!((publisher.stats().published, publisher.stats().void), (2, 2));
+}
+
+#[test]
+fn closure_panic_wakes_who_waits_for_the_next() {
+    must_end(|| {
+        let (publisher, mut subscriber) = channel(4);
+        let waiting = thread::spawn(move || subscriber.recv_blocking());
+        must_panic(|| publisher.publish_with(|_| panic_as_told()));
+        must_panic(|| publisher.publish_with(|_| panic_as_told()));
+        publisher.publish(7);
+        assert_eq!(waiting.join().unwrap(), Ok(7));
+    });
+}
+
+#[test]
+fn closure_panic_of_the_last_publisher_closes() {
+    must_end(|| {
+        let (publisher, mut subscriber) = channel::<u8>(4);
+        let waiting = thread::spawn(move || subscriber.recv_blocking());
+        must_panic(move || publisher.publish_with(|_| panic_as_told()));
+        assert!(waiting.join().unwrap().is_err());
+    });
+}
+
+#[test]
+fn a_ring_of_nothing_but_voids() {
+    let (publisher, mut subscriber) = channel::<u64>(3);
+    let mut late = publisher.subscribe();
+    for _ in 0..3 {
+        must_panic(|| publisher.publish_with(|_| panic_as_told()));
+    }
+    assert_eq!(subscriber.try_recv(), Err(TryRecvError::Empty));
+    for _ in 0..3 {
+        must_panic(|| publisher.publish_with(|_| panic_as_told()));
+    }
+    // What was void and overwritten unseen counts as skipped.
+    assert!(
+        matches!(late.try_recv(), Err(TryRecvError::Lagged(lagged)) if lagged.first_missed == 1 && lagged.skipped == 3)
+    );
+    for subscriber in [&mut subscriber, &mut late] {
+        while subscriber.try_recv() != Err(TryRecvError::Empty) {}
+    }
+    publisher.publish(7);
+    for subscriber in [&mut subscriber, &mut late] {
+        assert_eq!(subscriber.try_recv(), Ok(7));
+        let stats = subscriber.stats();
+        assert_eq!((stats.received, stats.skipped + stats.void), (1, 6));
+    }
+}
+
+/// Yields `good` values, then does what `then` does.
+struct Faulty<F> {
+    census: Census,
+    claims: usize,
+    good: u64,
+    then: F,
+}
+
+impl<F: FnMut() -> Option<Citizen>> Iterator for Faulty<F> {
+    type Item = Citizen;
+
+    fn next(&mut self) -> Option<Citizen> {
+        if self.good == 0 {
+            return (self.then)();
+        }
+        self.good -= 1;
+        Some(self.census.citizen(self.good))
+    }
+}
+
+impl<F: FnMut() -> Option<Citizen>> ExactSizeIterator for Faulty<F> {
+    fn len(&self) -> usize {
+        if self.claims == usize::MAX {
+            panic_as_told();
+        }
+        self.claims
+    }
+}
+
+fn batch_leaves(claims: usize, good: u64, panics: bool, received: u64, void: u64) {
+    let census = Census::new();
+    let (publisher, mut subscriber) = channel(16);
+    let faulty = Faulty {
+        census: census.clone(),
+        claims,
+        good,
+        then: || if panics { panic_as_told() } else { None },
+    };
+    let told = may_panic(|| publisher.publish_batch(faulty));
+    assert_eq!(told.is_none(), panics);
+    publisher.publish(census.citizen(99));
+    let ids = drain(&mut subscriber);
+    assert_eq!(
+        ids,
+        (0..good).rev().take(received as usize).chain([99]).collect::<Vec<_>>()
+    );
+    let stats = subscriber.stats();
+    assert_eq!((stats.received, stats.void, stats.skipped), (received + 1, void, 0));
+    drop((publisher, subscriber));
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
+fn batch_iterators_that_break_their_word() {
+    batch_leaves(5, 2, false, 2, 3);
+    batch_leaves(5, 2, true, 2, 3);
+    batch_leaves(5, 0, true, 0, 5);
+    batch_leaves(5, 9, false, 5, 0);
+    batch_leaves(0, 3, false, 0, 0);
+    batch_leaves(usize::MAX, 3, true, 0, 0);
+}
+
+/// Its clone panics while the fuse is lit.
+#[derive(Debug)]
+struct Touchy {
+    citizen: Citizen,
+    lit: Arc<AtomicBool>,
+}
+
+impl Clone for Touchy {
+    fn clone(&self) -> Self {
+        if self.lit.load(Ordering::SeqCst) {
+            panic_as_told();
+        }
+        Self {
+            citizen: self.citizen.clone(),
+            lit: Arc::clone(&self.lit),
+        }
+    }
+}
+
+/// Lights the fuse during one receive and looks at what the subscriber does after it.
+fn clone_panics_in(receive: impl Fn(&mut Subscriber<Touchy>)) {
+    let census = Census::new();
+    let lit = Arc::new(AtomicBool::new(false));
+    let (publisher, mut subscriber) = channel(4);
+    let mut other = subscriber.clone();
+    let publish = |id| {
+        publisher.publish(Touchy {
+            citizen: census.citizen(id),
+            lit: Arc::clone(&lit),
+        })
+    };
+    publish(1);
+    publish(2);
+    lit.store(true, Ordering::SeqCst);
+    must_panic(|| receive(&mut subscriber));
+    lit.store(false, Ordering::SeqCst);
+    let stats = subscriber.stats();
+    assert_eq!(stats.received + stats.skipped + stats.void, subscriber.position() - 1);
+    // Nothing vanishes: what was not handed out is handed out now.
+    assert_eq!(subscriber.position(), 1);
+    for id in [1, 2] {
+        assert_eq!(subscriber.try_recv().unwrap().citizen.id(), id);
+        assert_eq!(other.try_recv().unwrap().citizen.id(), id);
+    }
+    // The panic left nothing announced, held or locked.
+    for id in 3..40 {
+        publish(id);
+    }
+    assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Lagged(_))));
+    assert!(subscriber.try_recv().is_ok());
+    drop((publisher, subscriber, other));
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
+fn clone_panics() {
+    clone_panics_in(|subscriber| drop(subscriber.try_recv()));
+    clone_panics_in(|subscriber| drop(subscriber.try_recv_seq()));
+    clone_panics_in(|subscriber| drop(subscriber.recv_blocking()));
+    clone_panics_in(|subscriber| drop(subscriber.recv_timeout(Duration::ZERO)));
+    clone_panics_in(|subscriber| drop(block_on(subscriber.recv())));
+    clone_panics_in(|subscriber| drop(block_on(subscriber.recv_seq())));
+    clone_panics_in(|subscriber| drop(subscriber.poll_recv(&mut Context::from_waker(Waker::noop()))));
+    clone_panics_in(|subscriber| drop(block_on(subscriber.recv_lossy())));
+    clone_panics_in(|subscriber| drop(subscriber.try_iter().next()));
+}
+
+/// Its drop panics if it is armed (and if the thread does not panic already).
+struct Grenade {
+    citizen: Citizen,
+    armed: bool,
+}
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        if self.armed && !thread::panicking() {
+            panic_as_told();
+        }
+    }
+}
+
+#[test]
+fn drop_panics_when_a_value_is_displaced() {
+    let census = Census::new();
+    for capacity in [1, 2, 3, 8, 20] {
+        let (publisher, mut subscriber) = channel(capacity);
+        let (mut panics, mut expected) = (0, 1);
+        for seq in 1..=200 {
+            let grenade = Grenade {
+                citizen: census.citizen(seq),
+                armed: seq % 3 == 0,
+            };
+            panics += usize::from(may_panic(|| publisher.publish(grenade)).is_none());
+            // The value is published even though the call failed over the value it displaced.
+            let held = subscriber.try_recv_ref().unwrap();
+            assert_eq!((held.seq(), held.citizen.id()), (expected, seq));
+            expected += 1;
+        }
+        assert!(panics > 0, "nothing was ever displaced");
+        assert_eq!(publisher.stats().published, 200);
+        assert_eq!(subscriber.stats().received, 200);
+        drop(publisher);
+        may_panic(|| drop(subscriber));
+        assert_eq!(census.alive(), 0, "capacity {capacity}");
+    }
+}
+
+#[test]
+fn drop_panics_in_the_middle_of_a_batch() {
+    let census = Census::new();
+    let (publisher, mut subscriber) = channel(8);
+    let mut ids = 0..;
+    let mut claimed = 0;
+    for round in 0..30 {
+        let batch: Vec<_> = ids
+            .by_ref()
+            .take(5)
+            .map(|id| Grenade {
+                citizen: census.citizen(id),
+                armed: id % 4 == round % 4,
+            })
+            .collect();
+        may_panic(|| publisher.publish_batch(batch));
+        claimed += 5;
+        assert_eq!(publisher.next_seq(), claimed + 1);
+        while let Ok(held) = subscriber.try_recv_ref() {
+            assert_eq!(held.citizen.id(), held.seq() - 1);
+        }
+        assert_eq!(
+            subscriber.position(),
+            claimed + 1,
+            "a seq of the batch was left unfinished"
+        );
+    }
+    let stats = subscriber.stats();
+    assert_eq!((stats.received + stats.void, stats.skipped), (claimed, 0));
+    drop(publisher);
+    may_panic(|| drop(subscriber));
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
+fn drop_panics_at_the_end_of_the_channel() {
+    let census = Census::new();
+    for armed in [0..1u64, 3..4, 0..8, 7..8] {
+        let (publisher, subscriber) = channel(8);
+        for id in 0..8 {
+            publisher.publish(Grenade {
+                citizen: census.citizen(id),
+                armed: armed.contains(&id),
+            });
+        }
+        drop(subscriber);
+        must_panic(|| drop(publisher));
+        assert_eq!(census.alive(), 0, "armed {armed:?}");
+    }
+}
+
+/// One waiter with a hostile waker, three with good ones: all three get every message.
+fn bad_waker_among_good_ones(fault: Fault, wake: Wake) {
+    must_end(move || {
+        let (publisher, subscriber) = Builder::new(8).wake(wake).channel::<u64>().unwrap();
+        let mut victims: Vec<_> = (0..3).map(|_| subscriber.clone()).collect();
+        let bells: Vec<_> = victims.iter().map(|_| Bell::new()).collect();
+        let mut odd = subscriber;
+        let handles = {
+            let (waker, handles) = hostile(fault);
+            for round in 1..=20 {
+                let odd_first = round % 2 == 0;
+                if odd_first {
+                    may_panic(|| odd.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+                }
+                let seen: Vec<_> = bells.iter().map(|bell| bell.rings()).collect();
+                for (victim, bell) in victims.iter_mut().zip(&bells) {
+                    let waker = bell.waker();
+                    assert!(victim.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+                }
+                if !odd_first {
+                    may_panic(|| odd.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+                }
+                may_panic(|| publisher.publish(round));
+                assert_eq!(publisher.next_seq(), round + 1);
+                for ((victim, bell), seen) in victims.iter_mut().zip(&bells).zip(seen) {
+                    bell.wait_beyond(seen);
+                    assert_eq!(victim.try_recv(), Ok(round));
+                }
+                may_panic(|| assert_eq!(odd.try_recv(), Ok(round)));
+                if odd.position() == round {
+                    // The panic came out of the receive itself, through a waker that was let go there.
+                    assert_eq!(odd.try_recv(), Ok(round));
+                }
+            }
+            may_panic(|| drop(waker));
+            handles
+        };
+        may_panic(|| drop(odd));
+        drop((publisher, victims));
+        assert_eq!(handles.load(Ordering::SeqCst), 0, "{fault:?}: a waker is left behind");
+    });
+}
+
+#[test]
+fn waker_panics_when_rung() {
+    bad_waker_among_good_ones(Fault::Wake, Wake::HandOn);
+    bad_waker_among_good_ones(Fault::Wake, Wake::All);
+}
+
+#[test]
+fn waker_panics_when_cloned() {
+    bad_waker_among_good_ones(Fault::Clone, Wake::HandOn);
+    bad_waker_among_good_ones(Fault::Clone, Wake::All);
+}
+
+#[test]
+fn waker_panics_when_dropped() {
+    bad_waker_among_good_ones(Fault::Drop, Wake::HandOn);
+    bad_waker_among_good_ones(Fault::Drop, Wake::All);
+}
+
+#[test]
+fn a_cancelled_wait_whose_waker_panics_in_drop() {
+    let (publisher, mut subscriber) = channel::<u64>(4);
+    let (waker, handles) = hostile(Fault::Drop);
+    for _ in 0..10 {
+        may_panic(|| {
+            let mut wait = pin!(subscriber.recv());
+            assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        });
+        assert_eq!(
+            handles.load(Ordering::SeqCst),
+            1,
+            "the cancelled wait left its waker behind"
+        );
+    }
+    must_panic(|| drop(waker));
+    publisher.publish(5);
+    assert_eq!(subscriber.try_recv(), Ok(5));
+}
+
+#[test]
+fn close_rings_everybody_although_some_wakers_panic() {
+    must_end(|| {
+        let (publisher, subscriber) = channel::<u64>(4);
+        let mut odd: Vec<_> = (0..3).map(|_| (subscriber.clone(), hostile(Fault::Wake).0)).collect();
+        let mut good: Vec<_> = (0..3).map(|_| (subscriber.clone(), Bell::new())).collect();
+        for ((odd, bad), (good, bell)) in odd.iter_mut().zip(&mut good) {
+            assert!(odd.poll_recv(&mut Context::from_waker(bad)).is_pending());
+            assert!(good.poll_recv(&mut Context::from_waker(&bell.waker())).is_pending());
+        }
+        may_panic(|| drop(publisher));
+        for (good, bell) in &mut good {
+            bell.wait_beyond(0);
+            assert_eq!(good.try_recv(), Err(TryRecvError::Closed));
+        }
+        for (odd, _) in &mut odd {
+            assert_eq!(odd.try_recv(), Err(TryRecvError::Closed));
+        }
+    });
+}
+
+#[test]
+fn a_reader_that_panics_with_a_reference_in_hand_lets_it_go() {
+    let census = Census::new();
+    let (publisher, mut subscriber): (Publisher<Citizen>, _) = channel(4);
+    for id in 1..=4 {
+        publisher.publish(census.citizen(id));
+    }
+    must_panic(|| {
+        let held = subscriber.try_recv_ref().unwrap();
+        assert_eq!(held.id(), 1);
+        panic_as_told()
+    });
+    must_panic(|| {
+        let mut batch = subscriber.try_recv_batch(3).unwrap();
+        assert_eq!(batch.next().unwrap().id(), 2);
+        panic_as_told()
+    });
+    assert_eq!(subscriber.position(), 3);
+    for id in 5..=100 {
+        publisher.publish(census.citizen(id));
+    }
+    assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Lagged(lagged)) if lagged.first_missed == 3));
+    let mut fresh = publisher.subscribe_from(Start::Oldest);
+    assert_eq!(drain(&mut fresh), [97, 98, 99, 100]);
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    assert!(!must_refuse(|| channel::<u8>(0)).is_empty());
+    assert!(!must_refuse(|| channel::<u8>(usize::MAX)).is_empty());
+    assert!(!must_refuse(|| doorbell::ring::spmc::<u8>(0)).is_empty());
+    let tally = Tally::new();
+    let (_publisher, mut subscriber) = channel::<u8>(1);
+    let waker = Waker::from(Arc::clone(&tally));
+    assert_eq!(subscriber.poll_recv(&mut Context::from_waker(&waker)), Poll::Pending);
+    assert_eq!(tally.rings(), 0, "nothing happened that could ring");
+}
