@@ -1,4 +1,5 @@
 //! doorbell
 
-mod sync;
 pub mod ring;
+mod ringer;
+mod sync;

@@ -5,6 +5,7 @@
 
 pub(crate) use core::sync::atomic::Ordering;
 pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, fence};
+pub(crate) use parking_lot::MutexGuard;
 pub(crate) use std::sync::Arc;
 
 /// An ordering with a name: the name is a row of `docs/memory-ordering.md`, and the models weaken it by that name.
@@ -31,6 +32,24 @@ macro_rules! fault {
 }
 pub(crate) use fault;
 
+/// Busy turns before a blocking receive starts to yield.
+pub(crate) const SPINS: u32 = 128;
+
+/// Yields before a blocking receive parks.
+pub(crate) const YIELDS: u32 = 8;
+
+/// Busy turns for a sequence that is claimed but not finished yet: a publication takes nanoseconds unless it is preempted.
+pub(crate) const UNFINISHED_SPINS: u32 = 64;
+
+/// The most sequences one announcement covers.
+pub(crate) const ANNOUNCE_MAX: u64 = 64;
+
+/// How many waiters a publication wakes itself.
+pub(crate) const WAKE_WIDTH: usize = 2;
+
+/// How many waiters each woken subscriber wakes in turn.
+pub(crate) const HAND_ON_WIDTH: usize = 8;
+
 /// Threads, as far as the engine needs them.
 pub(crate) mod thread {
     pub(crate) use std::thread::{Thread, current, park, park_timeout, yield_now};
@@ -51,11 +70,11 @@ impl<T> Mutex<T> {
         Self(parking_lot::Mutex::new(value))
     }
 
-    pub(crate) fn lock(&self) -> parking_lot::MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock()
     }
 
-    pub(crate) fn try_lock(&self) -> Option<parking_lot::MutexGuard<'_, T>> {
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock()
     }
 }

@@ -1,0 +1,406 @@
+//! Receiving: finding the next event without disturbing anybody, and knowing exactly what was lost.
+
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+use super::builder::{OnLag, Start};
+use super::core::{Core, Value};
+use super::error::{Lagged, TryRecvError};
+use super::registry::Seat;
+use super::stamp::Stamp;
+use super::stats::SubscriberStats;
+use crate::sync::{Arc, fault, named_fence, ord};
+
+/// Where one subscriber stands.
+pub(super) struct Cursor<T> {
+    core: Arc<Core<T>>,
+    /// `None` only while the cursor is being dropped.
+    seat: Option<Seat>,
+    /// The sequence of the next receive.
+    position: u64,
+    /// Everything below is passed over in silence: a start beyond the end of the ring.
+    floor: u64,
+    /// The end of the announced interval, which covers every sequence from `position` on; zero when nothing is announced.
+    announced_until: u64,
+    start: u64,
+    skipped: u64,
+    void: u64,
+    lag_events: u64,
+    backlog_high_water: u64,
+}
+
+/// An event that was found: valid until the cursor is next asked for one.
+pub(super) struct Found<T> {
+    pub(super) seq: u64,
+    value: NonNull<Value<T>>,
+}
+
+impl<T> Clone for Found<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Found<T> {}
+
+impl<T> Found<T> {
+    /// The storage of the value, which the cursor's announcement protects.
+    ///
+    /// # Safety
+    ///
+    /// The cursor that found it must still exist and must not have been asked for another event, except within a batch.
+    #[inline(always)]
+    pub(super) unsafe fn storage<'a>(self) -> &'a Value<T> {
+        // SAFETY: the caller keeps the announcement, and announced storage is neither written nor freed.
+        unsafe { self.value.as_ref() }
+    }
+
+    /// Runs `read` on the value.
+    ///
+    /// # Safety
+    ///
+    /// As [`Found::storage`].
+    #[inline(always)]
+    pub(super) unsafe fn with<R>(self, read: impl FnOnce(&T) -> R) -> R {
+        // SAFETY: passed on to the caller.
+        let storage = unsafe { self.storage() };
+        storage.with(|value| {
+            // SAFETY: announced storage is not written.
+            let value: &MaybeUninit<T> = unsafe { &*value };
+            // SAFETY: `locate` found the stamp, or the cell, of an event with a value.
+            read(unsafe { value.assume_init_ref() })
+        })
+    }
+}
+
+/// What is known about a sequence. The storage of a value may be used under an announcement only.
+enum Located<T> {
+    Value(NonNull<Value<T>>),
+    Void,
+    Lost,
+    Unpublished,
+}
+
+impl<T> Cursor<T> {
+    pub(super) fn new(core: Arc<Core<T>>, start: Start) -> Self {
+        let tail = core.tail();
+        let (position, floor) = match start {
+            Start::Latest => (tail, 0),
+            Start::Oldest => (core.oldest(), 0),
+            Start::After(seq) => {
+                let next = seq.saturating_add(1).max(core.first_seq());
+                (next.min(tail), next)
+            }
+        };
+        core.subscriber_added();
+        let seat = core.registry.join(position.max(floor));
+        Self::at(core, seat, position, floor)
+    }
+
+    fn at(core: Arc<Core<T>>, seat: Seat, position: u64, floor: u64) -> Self {
+        Self {
+            core,
+            seat: Some(seat),
+            position,
+            floor,
+            announced_until: 0,
+            start: position.max(floor),
+            skipped: 0,
+            void: 0,
+            lag_events: 0,
+            backlog_high_water: 0,
+        }
+    }
+
+    /// Another cursor at the same position, with an account of its own.
+    pub(super) fn fork(&self) -> Self {
+        self.core.subscriber_added();
+        let seat = self.core.registry.join(self.position());
+        Self::at(self.core.clone(), seat, self.position, self.floor)
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core<T>> {
+        &self.core
+    }
+
+    /// The number of this cursor's seat.
+    pub(super) fn number(&self) -> usize {
+        self.seat.as_ref().map_or(0, Seat::number)
+    }
+
+    #[inline(always)]
+    fn seat(&mut self) -> &mut Seat {
+        self.seat.as_mut().expect("the seat is taken only by drop")
+    }
+
+    #[inline(always)]
+    pub(super) fn position(&self) -> u64 {
+        self.position.max(self.floor)
+    }
+
+    pub(super) fn backlog(&self) -> u64 {
+        self.core.tail().saturating_sub(self.position())
+    }
+
+    pub(super) fn stats(&self) -> SubscriberStats {
+        let backlog = self.backlog();
+        SubscriberStats {
+            received: self.position() - self.start - self.skipped - self.void,
+            skipped: self.skipped,
+            void: self.void,
+            lag_events: self.lag_events,
+            backlog,
+            backlog_high_water: self.backlog_high_water.max(backlog),
+        }
+    }
+
+    /// Finds the next event, without consuming it: [`Cursor::advance`] does.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> Result<Found<T>, TryRecvError> {
+        let seq = self.position;
+        if seq < self.announced_until && seq >= self.floor {
+            let slot = self.core.slot(seq);
+            // Acquire: pairs with `publish.stamp`; the value is complete.
+            if slot.stamp.load(ord!("locate.stamp", Acquire)) == Stamp::value(seq).word() && !self.is_lost(seq) {
+                return Ok(Found {
+                    seq,
+                    value: NonNull::from(&slot.value),
+                });
+            }
+        }
+        self.next_slowly()
+    }
+
+    /// As [`Cursor::next`], for a batch of up to `wanted`: announces afresh when the announcement in force covers fewer.
+    pub(super) fn next_for_batch(&mut self, wanted: u64) -> Result<Found<T>, TryRecvError> {
+        let covers = self.core.geometry.announced();
+        if self.announced_until < self.position.saturating_add(wanted.min(covers)) {
+            self.announced_until = 0;
+        }
+        self.next()
+    }
+
+    /// Finds the next event of a batch whose first was found: inside the announced interval, and lost to nobody any more.
+    #[inline(always)]
+    pub(super) fn next_in_batch(&mut self) -> Option<Found<T>> {
+        while self.position < self.announced_until {
+            let seq = self.position;
+            let slot = self.core.slot(seq);
+            // Acquire: as `locate.stamp`.
+            if slot.stamp.load(ord!("batch.stamp", Acquire)) == Stamp::value(seq).word() {
+                return Some(Found {
+                    seq,
+                    value: NonNull::from(&slot.value),
+                });
+            }
+            match self.find_published(seq) {
+                Some(Located::Value(value)) => return Some(Found { seq, value }),
+                Some(Located::Void) => self.pass_void(),
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Moves behind the event that [`Cursor::next`] found. What it found must not be used any more, except within a batch.
+    #[inline(always)]
+    pub(super) fn advance(&mut self) {
+        self.position += 1;
+        let position = self.position;
+        self.seat().show_position(position);
+    }
+
+    /// Takes the announcement back, so that publishers pass this cursor without a look. Done before waiting.
+    pub(super) fn rest(&mut self) {
+        self.announced_until = 0;
+        self.seat().rest();
+    }
+
+    /// The sequence that a wait is for, which a floor does not move.
+    pub(super) fn cursor_position(&self) -> u64 {
+        self.position
+    }
+
+    /// Is the next event claimed by a publisher, so that its publication is under way or done?
+    pub(super) fn is_claimed(&self) -> bool {
+        self.position < self.core.tail()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_slowly(&mut self) -> Result<Found<T>, TryRecvError> {
+        loop {
+            let seq = self.position;
+            match self.locate(seq) {
+                Located::Value(value) if seq >= self.floor => return Ok(Found { seq, value }),
+                Located::Void if seq >= self.floor => self.pass_void(),
+                // Below the floor: as if never sent.
+                Located::Value(_) | Located::Void => self.position += 1,
+                Located::Lost => {
+                    if let Some(lagged) = self.lag() {
+                        return Err(TryRecvError::Lagged(lagged));
+                    }
+                }
+                Located::Unpublished => {
+                    // The order matters: what was published before the close is seen after it.
+                    if !self.core.is_closed() {
+                        self.withdraw();
+                        return Err(TryRecvError::Empty);
+                    }
+                    if seq >= self.core.tail() {
+                        self.rest();
+                        return Err(TryRecvError::Closed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds out about `seq`, and announces it if there is something to read.
+    fn locate(&mut self, seq: u64) -> Located<T> {
+        loop {
+            match self.find_published(seq) {
+                None if self.is_freed(seq) => return Located::Lost,
+                None if self.is_published(seq + self.core.geometry.capacity()) => return Located::Lost,
+                None => return Located::Unpublished,
+                Some(Located::Lost) => return Located::Lost,
+                // What was found without an announcement may be gone by now: look again under one.
+                Some(_) if seq >= self.announced_until => {
+                    if !self.announce() {
+                        return Located::Lost;
+                    }
+                }
+                Some(_) if self.is_lost(seq) => return Located::Lost,
+                Some(located) => return located,
+            }
+        }
+    }
+
+    fn withdraw(&mut self) {
+        if self.announced_until != 0 {
+            self.announced_until = 0;
+            self.seat().withdraw();
+        }
+    }
+
+    /// Announces the interval that starts at the position. False when the frontier has passed it already.
+    fn announce(&mut self) -> bool {
+        let seq = self.position;
+        let backlog = self.backlog();
+        self.backlog_high_water = self.backlog_high_water.max(backlog);
+        self.seat().announce(seq);
+        // SeqCst: pairs with `frontier.fence`: this thread sees the frontier, or the walker sees the announcement.
+        named_fence!("announce.fence");
+        // Acquire: pairs with `frontier.raise`: whoever is refused finds the tail beyond the expiry of `seq`.
+        let refused = self.core.limits.frontier.load(ord!("announce.check", Acquire)) > seq;
+        if refused && !fault!("announce.unchecked") {
+            self.announced_until = 0;
+            self.seat().withdraw();
+            return false;
+        }
+        self.announced_until = seq + self.core.geometry.announced();
+        true
+    }
+
+    /// Finds `seq` if it is published; `Lost` when its slot has gone on.
+    fn find_published(&self, seq: u64) -> Option<Located<T>> {
+        let slot = self.core.slot(seq);
+        // Acquire: pairs with `publish.stamp` and `publish.void`.
+        let stamp = Stamp::from_word(slot.stamp.load(ord!("find.stamp", Acquire)));
+        if stamp == Stamp::value(seq) {
+            return Some(Located::Value(NonNull::from(&slot.value)));
+        }
+        if stamp == Stamp::void(seq) {
+            return Some(Located::Void);
+        }
+        if stamp.reaches(seq) {
+            return Some(Located::Lost);
+        }
+        // Acquire: pairs with `purge.count`; whoever finds a cell gone finds it marked as freed. (A cell is counted before it is
+        // pushed: whoever must see the cell sees the count.)
+        if self.core.limits.live_cells.load(ord!("find.cells", Acquire)) == 0 {
+            return None;
+        }
+        Some(self.core.overflow.find(seq)?.map_or(Located::Void, Located::Value))
+    }
+
+    /// Is a published `seq` lost, because `seq + capacity` is published? When that one is only claimed, the answer may be either.
+    #[inline(always)]
+    fn is_lost(&self, seq: u64) -> bool {
+        let expires_with = seq + self.core.geometry.capacity();
+        let slot = self.core.slot(expires_with);
+        // Acquire: whoever answers "lost" finds a tail beyond `expires_with`.
+        let stamp = Stamp::from_word(slot.stamp.load(ord!("lost.stamp", Acquire)));
+        // Acquire: pairs with `purge.count`, as `find.cells`.
+        let cells = self.core.limits.live_cells.load(ord!("lost.cells", Acquire));
+        if fault!("lost.unchecked") {
+            return false;
+        }
+        stamp.reaches(expires_with) || self.is_freed(expires_with) || (cells != 0 && self.core.tail() > expires_with)
+    }
+
+    /// Is `seq` published, be it in its slot or elsewhere, be it still there or not?
+    fn is_published(&self, seq: u64) -> bool {
+        self.find_published(seq).is_some() || self.is_freed(seq)
+    }
+
+    /// Was `seq` (or a later sequence of its slot) published in an overflow cell that has been freed?
+    #[inline(always)]
+    fn is_freed(&self, seq: u64) -> bool {
+        // Relaxed, both: written before the cell went, which the caller has found gone.
+        self.core.limits.freed_until.load(ord!("freed.until", Relaxed)) > seq
+            && self.core.aside(seq).freed.load(ord!("freed.slot", Relaxed)) >= seq
+    }
+
+    fn pass_void(&mut self) {
+        self.void += 1;
+        self.advance();
+    }
+
+    /// Jumps over what is lost. `None` when all of it was below the floor.
+    fn lag(&mut self) -> Option<Lagged> {
+        let first_missed = self.position();
+        let tail = self.core.tail();
+        let oldest = tail - self.core.geometry.capacity();
+        let resume_at = match self.core.on_lag {
+            OnLag::Oldest => oldest,
+            OnLag::Headroom(headroom) => oldest.saturating_add(headroom).min(tail),
+            OnLag::Latest => tail,
+        };
+        debug_assert!(resume_at > self.position, "a lost sequence lies below the oldest one");
+        self.withdraw();
+        self.position = resume_at;
+        let position = self.position();
+        self.seat().show_position(position);
+        let skipped = resume_at.saturating_sub(first_missed);
+        if skipped == 0 {
+            return None;
+        }
+        self.skipped += skipped;
+        self.lag_events += 1;
+        Some(Lagged {
+            skipped,
+            first_missed,
+            resume_at,
+        })
+    }
+}
+
+impl<T> Drop for Cursor<T> {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            self.core.registry.leave(seat);
+            self.core.subscriber_gone();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Cursor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("position", &self.position())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

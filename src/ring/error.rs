@@ -1,0 +1,170 @@
+//! What a receive can answer instead of a message, and what a builder can refuse.
+
+use core::fmt;
+
+/// The subscriber fell behind, and the messages from `first_missed` up to (not including) `resume_at` are lost to it.
+///
+/// Reported once per loss. The subscriber has already moved on: its next receive is for `resume_at`.
+///
+/// ```
+/// use doorbell::ring::{self, Lagged, TryRecvError};
+///
+/// let (publisher, mut subscriber) = ring::channel(4);
+/// for event in 1..=10 {
+///     publisher.publish(event);
+/// }
+/// let lagged = Lagged { skipped: 6, first_missed: 1, resume_at: 7 };
+/// assert_eq!(subscriber.try_recv(), Err(TryRecvError::Lagged(lagged)));
+/// assert_eq!(subscriber.try_recv(), Ok(7));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Lagged {
+    /// How many sequences were passed over; voids that were lost unseen count.
+    pub skipped: u64,
+    /// The first sequence that was passed over.
+    pub first_missed: u64,
+    /// The sequence of the next receive: `first_missed + skipped`.
+    pub resume_at: u64,
+}
+
+impl fmt::Display for Lagged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "subscriber lagged: {} messages lost from sequence {}, resuming at {}",
+            self.skipped, self.first_missed, self.resume_at
+        )
+    }
+}
+
+impl std::error::Error for Lagged {}
+
+/// Why a receive that does not wait has no message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TryRecvError {
+    /// The next message is not published yet.
+    Empty,
+    /// The next messages were overwritten; the subscriber has moved on behind them.
+    Lagged(Lagged),
+    /// Every publisher is gone and everything retained has been received.
+    Closed,
+}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("no message is available yet"),
+            Self::Lagged(lagged) => lagged.fmt(f),
+            Self::Closed => RecvError::Closed.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TryRecvError {}
+
+impl From<Lagged> for TryRecvError {
+    fn from(lagged: Lagged) -> Self {
+        Self::Lagged(lagged)
+    }
+}
+
+/// Why a receive that waits ended without a message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RecvError {
+    /// The next messages were overwritten; the subscriber has moved on behind them and can go on receiving.
+    Lagged(Lagged),
+    /// Every publisher is gone and everything retained has been received.
+    Closed,
+}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lagged(lagged) => lagged.fmt(f),
+            Self::Closed => f.write_str("the channel is closed: every publisher is gone"),
+        }
+    }
+}
+
+impl std::error::Error for RecvError {}
+
+impl From<Lagged> for RecvError {
+    fn from(lagged: Lagged) -> Self {
+        Self::Lagged(lagged)
+    }
+}
+
+/// Why a receive with a time limit ended without a message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RecvTimeoutError {
+    /// The time ran out; nothing was received and nothing is lost by it.
+    Timeout,
+    /// The next messages were overwritten; the subscriber has moved on behind them and can go on receiving.
+    Lagged(Lagged),
+    /// Every publisher is gone and everything retained has been received.
+    Closed,
+}
+
+impl fmt::Display for RecvTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => f.write_str("timed out before a message was published"),
+            Self::Lagged(lagged) => lagged.fmt(f),
+            Self::Closed => RecvError::Closed.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RecvTimeoutError {}
+
+impl From<RecvError> for RecvTimeoutError {
+    fn from(error: RecvError) -> Self {
+        match error {
+            RecvError::Lagged(lagged) => Self::Lagged(lagged),
+            RecvError::Closed => Self::Closed,
+        }
+    }
+}
+
+/// Why a [`Builder`](super::Builder) cannot make its channel. Nothing was allocated.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum BuildError {
+    /// A ring must hold at least one message.
+    ZeroCapacity,
+    /// More messages than a ring can have, or than fit into memory at this message size.
+    CapacityTooLarge {
+        /// What was asked for.
+        capacity: usize,
+        /// The largest capacity that this message type allows.
+        max: usize,
+    },
+    /// The first sequence must be between 1 and [`MAX_SEQ`](super::MAX_SEQ).
+    FirstSeqOutOfRange {
+        /// What was asked for.
+        first_seq: u64,
+        /// The largest first sequence.
+        max: u64,
+    },
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ZeroCapacity => f.write_str("the capacity is zero: a ring must hold at least one message"),
+            Self::CapacityTooLarge { capacity, max } => {
+                write!(
+                    f,
+                    "the capacity {capacity} is too large: at most {max} for this message type"
+                )
+            }
+            Self::FirstSeqOutOfRange { first_seq, max } => {
+                write!(
+                    f,
+                    "the first sequence {first_seq} is out of range: it must be between 1 and {max}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}

@@ -1,0 +1,122 @@
+//! Where a sequence lives: the arithmetic between sequences, slots and laps.
+
+use super::stamp::Stamp;
+use crate::sync::ANNOUNCE_MAX;
+
+/// The largest sequence that can be published: 2^62 - 1.
+pub const MAX_SEQ: u64 = (1 << 62) - 1;
+
+/// The largest capacity a ring can have.
+pub(super) const MAX_CAPACITY: usize = 1 << 31;
+
+/// The sizes of one ring.
+///
+/// The ring has more slots than its capacity, so that publishers can clear expired slots many at a time. The number of slots
+/// is the largest of 2^k and 3 * 2^k that is at most twice the capacity: always more than the capacity, and the slot of a
+/// sequence is a mask, or a mask and a remainder of three, never a general division.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Geometry {
+    capacity: u64,
+    slots: u64,
+    low_mask: u64,
+    shift: u32,
+    three: bool,
+    announced: u64,
+}
+
+impl Geometry {
+    pub(super) fn new(capacity: usize) -> Self {
+        debug_assert!((1..=MAX_CAPACITY).contains(&capacity));
+        let capacity = capacity as u64;
+        let power = 1u64 << (2 * capacity).ilog2();
+        let three = power / 2 * 3 <= 2 * capacity && power >= 2;
+        let (slots, shift) = if three {
+            (power / 2 * 3, (power / 2).ilog2())
+        } else {
+            (power, power.ilog2())
+        };
+        Self {
+            capacity,
+            slots,
+            low_mask: (1 << shift) - 1,
+            shift,
+            three,
+            announced: capacity.div_ceil(2).min(ANNOUNCE_MAX),
+        }
+    }
+
+    /// How many sequences are retained.
+    #[inline(always)]
+    pub(super) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How many slots there are: more than the capacity, at most twice as many.
+    #[inline(always)]
+    pub(super) fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// How many sequences one announcement covers.
+    #[inline(always)]
+    pub(super) fn announced(&self) -> u64 {
+        self.announced
+    }
+
+    /// The slot of `seq`; always below [`Geometry::slots`].
+    #[inline(always)]
+    pub(super) fn index(&self, seq: u64) -> usize {
+        let low = seq & self.low_mask;
+        if self.three {
+            ((((seq >> self.shift) % 3) << self.shift) | low) as usize
+        } else {
+            low as usize
+        }
+    }
+
+    /// How many laps before `seq` its slot was stamped with `stamp`; zero when the stamp is that of `seq`.
+    pub(super) fn laps_between(&self, stamp: Stamp, seq: u64) -> u64 {
+        stamp.distance_to(seq) / self.slots
+    }
+
+    /// Which pass over the ring `seq` belongs to.
+    pub(super) fn lap(&self, seq: u64) -> u64 {
+        seq / self.slots
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Geometry;
+
+    #[test]
+    fn slots_exceed_the_capacity_and_never_twice_it() {
+        for capacity in (1..5000).chain([1 << 20, (1 << 20) + 1, 1 << 31]) {
+            let geometry = Geometry::new(capacity);
+            assert!(geometry.slots() > capacity as u64, "capacity {capacity}");
+            assert!(geometry.slots() <= 2 * capacity as u64, "capacity {capacity}");
+        }
+    }
+
+    #[test]
+    fn consecutive_sequences_visit_every_slot_once_a_lap() {
+        for capacity in 1..200 {
+            let geometry = Geometry::new(capacity);
+            for start in [1, 7, (1 << 62) - 3 * geometry.slots()] {
+                let mut seen = vec![false; geometry.slots() as usize];
+                for seq in start..start + geometry.slots() {
+                    assert!(!std::mem::replace(&mut seen[geometry.index(seq)], true));
+                    assert_eq!(geometry.index(seq), geometry.index(seq + geometry.slots()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_announcement_covers_at_most_half_the_capacity() {
+        assert_eq!(Geometry::new(1).announced(), 1);
+        assert_eq!(Geometry::new(2).announced(), 1);
+        assert_eq!(Geometry::new(7).announced(), 4);
+        assert_eq!(Geometry::new(1024).announced(), 64);
+    }
+}

@@ -1,0 +1,167 @@
+//! Events whose slot could not be used: diverted into cells of their own, found again by sequence.
+//!
+//! Rare by construction: a slot is unusable only while a subscriber still reads what it holds, or while the publisher before was
+//! preempted for a whole lap. Publishing a cell is a push on a lock-free stack. Subscribers move the stack into a table under a
+//! small lock and look their sequence up there; publishers only ever try that lock.
+
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+use super::core::Value;
+use crate::sync::{AtomicPtr, AtomicUsize, Mutex, UnsafeCell, ord};
+
+/// One diverted event. Never moved, and freed only when no subscriber can reach it any more.
+struct Cell<T> {
+    seq: u64,
+    /// False for a void sequence.
+    has_value: bool,
+    value: Value<T>,
+    next: *mut Cell<T>,
+}
+
+impl<T> Cell<T> {
+    /// The storage of the value, unless the sequence is void.
+    fn value(&self) -> Option<&Value<T>> {
+        self.has_value.then_some(&self.value)
+    }
+}
+
+impl<T> Drop for Cell<T> {
+    fn drop(&mut self) {
+        if self.has_value {
+            self.value.with_mut(|value| {
+                // SAFETY: whoever drops a cell is alone with it.
+                let value = unsafe { &mut *value };
+                // SAFETY: `has_value` says that it was initialised; it is dropped once, here.
+                unsafe { value.assume_init_drop() };
+            });
+        }
+    }
+}
+
+/// The cells that the lock holder knows of.
+struct Table<T>(Vec<NonNull<Cell<T>>>);
+
+// SAFETY: the table owns its cells, and a cell is a `T` (or none) and plain words.
+unsafe impl<T: Send + Sync> Send for Table<T> {}
+
+pub(super) struct Overflow<T> {
+    inbox: AtomicPtr<Cell<T>>,
+    table: Mutex<Table<T>>,
+}
+
+impl<T> Overflow<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            inbox: AtomicPtr::new(core::ptr::null_mut()),
+            table: Mutex::new(Table(Vec::new())),
+        }
+    }
+
+    /// Publishes `value` (or a void) as `seq`. The caller has counted the cell in `live` before.
+    pub(super) fn push(&self, seq: u64, value: Option<T>) {
+        let cell = Box::into_raw(Box::new(Cell {
+            seq,
+            has_value: value.is_some(),
+            value: UnsafeCell::new(value.map_or_else(MaybeUninit::uninit, MaybeUninit::new)),
+            next: core::ptr::null_mut(),
+        }));
+        // Relaxed: only compared; the exchange below orders the push.
+        let mut head = self.inbox.load(ord!("overflow.head", Relaxed));
+        loop {
+            // SAFETY: the cell is ours until the exchange succeeds.
+            unsafe { (*cell).next = head };
+            // Release: whoever takes the stack (`overflow.take`) sees the cell. Relaxed on failure: only compared again.
+            match self.inbox.compare_exchange_weak(
+                head,
+                cell,
+                ord!("overflow.push", Release),
+                ord!("overflow.push_failed", Relaxed),
+            ) {
+                Ok(_) => return,
+                Err(current) => head = current,
+            }
+        }
+    }
+
+    /// Finds the cell of `seq`, and in it the storage of the value unless the sequence is void.
+    ///
+    /// The storage stays while the caller's announcement covers `seq`; without one it must not be used.
+    pub(super) fn find(&self, seq: u64) -> Option<Option<NonNull<Value<T>>>> {
+        let mut table = self.table.lock();
+        self.drain(&mut table);
+        table.0.iter().find_map(|cell| {
+            // SAFETY: cells in the table are alive while the lock is held, and only their value is ever written.
+            let cell = unsafe { cell.as_ref() };
+            (cell.seq == seq).then(|| cell.value().map(NonNull::from))
+        })
+    }
+
+    /// Takes out every cell that is `expired`; the caller drops the values, outside of every lock.
+    ///
+    /// Returns none when another thread holds the table: then a later call takes them.
+    pub(super) fn purge(&self, expired: impl Fn(u64) -> bool) -> Expired<T> {
+        let Some(mut table) = self.table.try_lock() else {
+            return Expired(Vec::new());
+        };
+        self.drain(&mut table);
+        let is_expired = |cell: &mut NonNull<Cell<T>>| {
+            // SAFETY: cells in the table are alive, and their `seq` never changes.
+            expired(unsafe { cell.as_ref() }.seq)
+        };
+        Expired(table.0.extract_if(.., is_expired).collect())
+    }
+
+    fn drain(&self, table: &mut Table<T>) {
+        // Relaxed: an empty stack needs no order.
+        if self.inbox.load(ord!("overflow.peek", Relaxed)).is_null() {
+            return;
+        }
+        // Acquire: pairs with `overflow.push`.
+        let mut next = self.inbox.swap(core::ptr::null_mut(), ord!("overflow.take", Acquire));
+        while let Some(cell) = NonNull::new(next) {
+            // SAFETY: the swap made the whole stack ours, and cells on it are alive.
+            next = unsafe { cell.as_ref() }.next;
+            table.0.push(cell);
+        }
+    }
+}
+
+impl<T> Drop for Overflow<T> {
+    fn drop(&mut self) {
+        let mut table = self.table.lock();
+        self.drain(&mut table);
+        let cells = Expired(core::mem::take(&mut table.0));
+        drop(table);
+        drop(cells);
+    }
+}
+
+impl<T> fmt::Debug for Overflow<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Overflow").finish_non_exhaustive()
+    }
+}
+
+/// Cells taken out of the table; dropping it frees them and drops their values.
+pub(super) struct Expired<T>(Vec<NonNull<Cell<T>>>);
+
+impl<T> Expired<T> {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl<T> Drop for Expired<T> {
+    fn drop(&mut self) {
+        let cells = core::mem::take(&mut self.0);
+        super::drops::each(cells, |cell| {
+            // SAFETY: the cell came from a box, was taken out of the table by us alone, and no subscriber can reach it.
+            drop(unsafe { Box::from_raw(cell.as_ptr()) });
+        });
+    }
+}
+
+/// How many cells exist, on the line that subscribers read anyway.
+pub(super) type LiveCells = AtomicUsize;

@@ -1,0 +1,71 @@
+//! What both kinds of publisher do once they have claimed their sequences.
+
+use core::ops::Range;
+
+use super::core::Core;
+use super::drops;
+
+/// Claimed sequences, of which those that are not placed become void when this is dropped: after a panic, or when an iterator
+/// falls short.
+struct Claimed<'a, T> {
+    core: &'a Core<T>,
+    rest: Range<u64>,
+}
+
+impl<T> Claimed<'_, T> {
+    fn place(&mut self, value: T) -> Option<T> {
+        let seq = self.rest.next().expect("as many were claimed");
+        self.core.place(seq, value)
+    }
+}
+
+impl<T> Drop for Claimed<'_, T> {
+    fn drop(&mut self) {
+        let displaced = drops::Guard::new();
+        for seq in self.rest.by_ref() {
+            displaced.drop_caught(self.core.place_void(seq));
+        }
+        self.core.ring_fenced();
+        displaced.resume();
+    }
+}
+
+impl<T> Core<T> {
+    /// Publishes `value` as the claimed `seq`, and rings.
+    #[inline(always)]
+    pub(super) fn publish_claimed(&self, seq: u64, value: T) -> u64 {
+        let displaced = self.place(seq, value);
+        self.ring();
+        drop(displaced);
+        seq
+    }
+
+    /// Publishes what `build` makes as the claimed `seq`, and rings. A panic makes the sequence void.
+    #[inline]
+    pub(super) fn publish_built(&self, seq: u64, build: impl FnOnce(u64) -> T) -> u64 {
+        let mut claimed = Claimed {
+            core: self,
+            rest: seq..seq + 1,
+        };
+        let displaced = claimed.place(build(seq));
+        drop(claimed);
+        drop(displaced);
+        seq
+    }
+
+    /// Publishes the items as the claimed sequences, and rings once. What the iterator does not yield becomes void.
+    #[inline]
+    pub(super) fn publish_all_claimed(&self, seqs: Range<u64>, items: impl Iterator<Item = T>) -> Range<u64> {
+        let displaced = drops::Guard::new();
+        let mut claimed = Claimed {
+            core: self,
+            rest: seqs.clone(),
+        };
+        for item in items.take((seqs.end - seqs.start) as usize) {
+            displaced.drop_caught(claimed.place(item));
+        }
+        drop(claimed);
+        displaced.resume();
+        seqs
+    }
+}

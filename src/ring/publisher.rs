@@ -1,0 +1,259 @@
+//! The publisher that can be shared and cloned.
+
+use core::fmt;
+use core::ops::Range;
+
+use super::builder::Start;
+use super::core::Core;
+use super::stats::RingStats;
+use super::subscriber::Subscriber;
+use crate::sync::Arc;
+
+/// Publishes to a ring; made by [`channel`](super::channel). Clones publish to the same ring, from any thread.
+///
+/// Publishing never waits: not for subscribers, not for a lock, not for other publishers. Having no subscriber is normal; what is
+/// published then is retained like everything else. The channel closes for good when the last publisher is dropped.
+pub struct Publisher<T: Send + Sync + 'static> {
+    core: Arc<Core<T>>,
+}
+
+impl<T: Send + Sync + 'static> Publisher<T> {
+    /// Wraps a core whose count of publishers includes the new one.
+    pub(super) fn from_core(core: Arc<Core<T>>) -> Self {
+        Self { core }
+    }
+
+    /// Publishes `value` and returns its sequence.
+    ///
+    /// No code of the caller's runs between the claim of the sequence and the publication. The value that had to make room is
+    /// dropped afterwards, by this call.
+    ///
+    /// Costs one atomic read-modify-write when nobody is parked; no lock, no system call, no allocation.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// assert_eq!(publisher.publish("a"), 1);
+    /// assert_eq!(publisher.publish("b"), 2);
+    /// assert_eq!(subscriber.try_recv_seq(), Ok((1, "a")));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When [`MAX_SEQ`](super::MAX_SEQ) has been used: nothing is published then. When the drop of a displaced value panics:
+    /// `value` has been published then.
+    #[inline]
+    pub fn publish(&self, value: T) -> u64 {
+        self.core.publish_claimed(self.core.claim(), value)
+    }
+
+    /// Publishes what `build` makes of the sequence, and returns that sequence.
+    ///
+    /// Subscribers wait at this sequence while `build` runs (other publishers do not), so keep it short. `build` may use the
+    /// channel itself.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish_with(|seq| format!("event {seq}"));
+    /// assert_eq!(subscriber.try_recv().as_deref(), Ok("event 1"));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`Publisher::publish`]. When `build` panics, the sequence is void: subscribers pass over it and count it.
+    #[inline]
+    pub fn publish_with(&self, build: impl FnOnce(u64) -> T) -> u64 {
+        self.core.publish_built(self.core.claim(), build)
+    }
+
+    /// Publishes all items under consecutive sequences, and returns these.
+    ///
+    /// Claims `len()` sequences at once. Items become visible one by one; waiting subscribers are woken once, at the end. Costs one
+    /// claim and one fence for all, and about a store for each.
+    ///
+    /// An iterator that yields fewer items than it promised, or panics, leaves void sequences, which subscribers pass over and
+    /// count; surplus items are not taken. Displaced values are dropped between the items.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// assert_eq!(publisher.publish_batch(["a", "b", "c"]), 1..4);
+    /// let seen: Vec<_> = subscriber.try_recv_batch(8).unwrap().copied().collect();
+    /// assert_eq!(seen, ["a", "b", "c"]);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When fewer sequences than items are left before [`MAX_SEQ`](super::MAX_SEQ): nothing is published then. When the iterator
+    /// or the drop of a displaced value panics.
+    #[inline]
+    pub fn publish_batch<I>(&self, items: I) -> Range<u64>
+    where
+        I: IntoIterator<Item = T>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        let items = items.into_iter();
+        let count = items.len() as u64;
+        let first = self.core.claim_many(count);
+        self.core.publish_all_claimed(first..first + count, items)
+    }
+
+    /// A new subscriber, which sees what is published from now on.
+    ///
+    /// What other threads have claimed but not finished when this is called is not seen. Takes a short lock that publishers never
+    /// take.
+    ///
+    /// ```
+    /// let (publisher, _) = doorbell::ring::channel(8);
+    /// publisher.publish(1);
+    /// let mut subscriber = publisher.subscribe();
+    /// publisher.publish(2);
+    /// assert_eq!(subscriber.try_recv(), Ok(2));
+    /// ```
+    pub fn subscribe(&self) -> Subscriber<T> {
+        self.subscribe_from(Start::Latest)
+    }
+
+    /// A new subscriber that starts where `start` says.
+    ///
+    /// ```
+    /// use doorbell::ring::Start;
+    ///
+    /// let (publisher, _) = doorbell::ring::channel(8);
+    /// publisher.publish_batch([10, 20, 30]);
+    /// let mut subscriber = publisher.subscribe_from(Start::After(1));
+    /// assert_eq!(subscriber.try_recv_seq(), Ok((2, 20)));
+    /// ```
+    pub fn subscribe_from(&self, start: Start) -> Subscriber<T> {
+        Subscriber::new(self.core.clone(), start)
+    }
+
+    /// The sequence that the next publication will claim. Others may claim it meanwhile.
+    ///
+    /// ```
+    /// let (publisher, _subscriber) = doorbell::ring::channel(8);
+    /// assert_eq!(publisher.next_seq(), 1);
+    /// publisher.publish(());
+    /// assert_eq!(publisher.next_seq(), 2);
+    /// ```
+    pub fn next_seq(&self) -> u64 {
+        self.core.tail()
+    }
+
+    /// How many subscribers there are. Others may come and go meanwhile.
+    ///
+    /// ```
+    /// let (publisher, subscriber) = doorbell::ring::channel::<u8>(8);
+    /// let another = publisher.subscribe();
+    /// assert_eq!(publisher.subscriber_count(), 2);
+    /// drop((subscriber, another));
+    /// assert_eq!(publisher.subscriber_count(), 0);
+    /// ```
+    pub fn subscriber_count(&self) -> usize {
+        self.core.subscriber_count()
+    }
+
+    /// How many events the ring retains.
+    ///
+    /// ```
+    /// let (publisher, _subscriber) = doorbell::ring::channel::<u8>(1000);
+    /// assert_eq!(publisher.capacity(), 1000);
+    /// ```
+    pub fn capacity(&self) -> usize {
+        self.core.geometry.capacity() as usize
+    }
+
+    /// Figures about the ring. Costs a look at each subscriber's entry, and nothing to publishers and subscribers.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish_batch(1..6);
+    /// subscriber.try_recv().unwrap();
+    /// let stats = publisher.stats();
+    /// assert_eq!(stats.published, 5);
+    /// assert_eq!(stats.slowest_position, Some(2));
+    /// ```
+    pub fn stats(&self) -> RingStats {
+        self.core.stats()
+    }
+
+    /// A handle that can become a publisher again while another one keeps the channel open. It keeps the ring's memory.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// let weak = publisher.downgrade();
+    /// weak.upgrade().expect("still open").publish("a");
+    /// drop(publisher);
+    /// assert!(weak.upgrade().is_none());
+    /// assert_eq!(subscriber.try_recv(), Ok("a"));
+    /// ```
+    #[must_use]
+    pub fn downgrade(&self) -> WeakPublisher<T> {
+        WeakPublisher {
+            core: self.core.clone(),
+        }
+    }
+
+    /// Do both publish to the same ring?
+    ///
+    /// ```
+    /// let (publisher, _subscriber) = doorbell::ring::channel::<u8>(8);
+    /// assert!(publisher.same_channel(&publisher.clone()));
+    /// ```
+    pub fn same_channel(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+}
+
+impl<T: Send + Sync + 'static> Clone for Publisher<T> {
+    fn clone(&self) -> Self {
+        self.core.publisher_added();
+        Self::from_core(self.core.clone())
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Publisher<T> {
+    fn drop(&mut self) {
+        self.core.publisher_gone();
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Debug for Publisher<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher")
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A publisher that does not keep the channel open; made by [`Publisher::downgrade`].
+pub struct WeakPublisher<T: Send + Sync + 'static> {
+    core: Arc<Core<T>>,
+}
+
+impl<T: Send + Sync + 'static> WeakPublisher<T> {
+    /// A publisher, unless the last one is gone: a closed channel stays closed.
+    ///
+    /// ```
+    /// let (publisher, _subscriber) = doorbell::ring::channel::<u8>(8);
+    /// let weak = publisher.downgrade();
+    /// assert!(weak.upgrade().is_some());
+    /// ```
+    pub fn upgrade(&self) -> Option<Publisher<T>> {
+        self.core
+            .publisher_revived()
+            .then(|| Publisher::from_core(self.core.clone()))
+    }
+}
+
+impl<T: Send + Sync + 'static> Clone for WeakPublisher<T> {
+    fn clone(&self) -> Self {
+        Self {
+            core: self.core.clone(),
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Debug for WeakPublisher<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakPublisher").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,256 @@
+//! Who may write into a slot, and when: turns, announcements and expired events.
+//!
+//! A slot serves the sequences s, s + M, s + 2M and so on, M being the number of slots. The publisher of s may use it when
+//!
+//! 1. **it is its turn**: the publisher of s - M has stamped the slot, or every publisher since the stamped one has *diverted* its
+//!    event elsewhere and recorded that it will never touch the slot; and
+//! 2. **nobody reads** what the slot holds. Subscribers announce an interval before they read, and check after a fence that the
+//!    *frontier* has not passed it. Publishers move the frontier, fence, and then look at the announcements: of those two looks,
+//!    one sees the other side. What was announced when it expired becomes a *suspect*.
+//!
+//! A publisher that may not use its slot diverts. It never waits.
+//!
+//! Condition 2 is settled for many sequences at a time ([`Core::clear`]), so that a publication pays one comparison for it.
+
+use super::core::{Aside, Core, Slot};
+use super::overflow::Expired;
+use super::stamp::Stamp;
+use crate::sync::{fault, named_fence, ord};
+
+impl<T> Core<T> {
+    /// Makes the calling publisher of `seq` the owner of its slot, and returns the stamp found there; or answers `None` when the
+    /// event must be diverted.
+    #[inline(always)]
+    pub(super) fn own(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
+        // Acquire: pairs with the previous owner's `publish.stamp`: its value is complete, and ours to move out.
+        let stamp = Stamp::from_word(slot.stamp.load(ord!("own.stamp", Acquire)));
+        // Acquire: pairs with `clear.writable`: reads of what expired are over, and suspects are marked.
+        let writable = self.limits.writable.load(ord!("own.writable", Acquire));
+        // Relaxed: set before the `writable` that was acquired.
+        let careful_until = self.limits.careful_until.load(ord!("own.careful", Relaxed));
+        if stamp.is_of(self.lap_before(seq)) && seq < writable && seq >= careful_until {
+            Some(stamp)
+        } else {
+            self.own_rarely(slot, seq)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn own_rarely(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
+        // Acquire: as `own.writable`; after our own `clear`, the walk itself has acquired it.
+        if seq >= self.limits.writable.load(ord!("own.writable_again", Acquire)) {
+            self.clear();
+        }
+        let aside = self.aside(seq);
+        // Acquire: as `own.stamp`.
+        let stamp = Stamp::from_word(slot.stamp.load(ord!("own.stamp_again", Acquire)));
+        let in_turn = stamp.is_of(self.lap_before(seq));
+        // Relaxed: only counts; a stale count is too low, and then the exchange is not tried.
+        let diverted = Diverted(aside.diverted.load(ord!("turn.read", Relaxed)));
+        if !in_turn && !fault!("turn.unchecked") {
+            let laps = self.geometry.laps_between(stamp, seq);
+            if !diverted.accounts_for(laps - 1, self.geometry.lap(seq)) {
+                self.record_diverted(aside, seq);
+                return None;
+            }
+        }
+        if self.is_read(aside, stamp, seq) {
+            self.record_diverted(aside, seq);
+            return None;
+        }
+        // Relaxed: every earlier publisher of this slot has given its turn away, and no later one can take its own before our stamp.
+        if !in_turn
+            && aside
+                .diverted
+                .compare_exchange(
+                    diverted.0,
+                    0,
+                    ord!("turn.take", Relaxed),
+                    ord!("turn.take_failed", Relaxed),
+                )
+                .is_err()
+        {
+            self.record_diverted(aside, seq);
+            return None;
+        }
+        Some(stamp)
+    }
+
+    /// Is somebody reading what the slot of `seq` holds under `stamp`?
+    fn is_read(&self, aside: &Aside, stamp: Stamp, seq: u64) -> bool {
+        if fault!("suspect.ignored") {
+            return false;
+        }
+        let held = seq - stamp.distance_to(seq).min(seq);
+        if stamp.is_void() || held < self.first_seq() {
+            return false;
+        }
+        // Relaxed: marked before the `writable` that was acquired.
+        if aside.suspect.load(ord!("suspect.read", Relaxed)) < held {
+            return false;
+        }
+        let mut read = false;
+        self.announcements_after(held + 1, |start| {
+            read |= start <= held && held < start + self.geometry.announced();
+        });
+        read
+    }
+
+    fn record_diverted(&self, aside: &Aside, seq: u64) {
+        if fault!("divert.unrecorded") {
+            return;
+        }
+        let lap = self.geometry.lap(seq);
+        // Relaxed: see `turn.read` and `turn.take`.
+        let mut word = aside.diverted.load(ord!("divert.read", Relaxed));
+        while let Err(current) = aside.diverted.compare_exchange_weak(
+            word,
+            Diverted(word).with(lap).0,
+            ord!("divert.record", Relaxed),
+            ord!("divert.record_failed", Relaxed),
+        ) {
+            word = current;
+        }
+    }
+
+    /// Makes room: lets the frontier pass everything that has expired, marks what is still being read, and opens the slots.
+    ///
+    /// Any number of publishers may do this at the same time.
+    fn clear(&self) {
+        let slots = self.geometry.slots();
+        let expired = self.tail() - self.geometry.capacity();
+        // Acquire: suspects below were marked by whoever opened the slots so far.
+        let from = self.limits.writable.load(ord!("clear.from", Acquire)) - slots;
+        if expired <= from {
+            return;
+        }
+        self.announcements_after(expired, |start| {
+            let end = expired.min(start + self.geometry.announced());
+            for seq in from.max(start)..end {
+                // Relaxed: both become visible with `clear.writable`.
+                self.aside(seq).suspect.fetch_max(seq, ord!("suspect.mark", Relaxed));
+                self.limits
+                    .careful_until
+                    .fetch_max(seq + slots + 1, ord!("careful.raise", Relaxed));
+            }
+        });
+        // Release: pairs with `own.writable`. A read-modify-write, so that it also passes on what earlier clearings released.
+        self.limits
+            .writable
+            .fetch_max(expired + slots, ord!("clear.writable", Release));
+    }
+
+    /// Lets the frontier pass everything below `expired`, then calls `found` with the start of every announcement.
+    ///
+    /// An announcement below `expired` that is not among them either has ended, and its reads with it, or will be refused.
+    fn announcements_after(&self, expired: u64, found: impl FnMut(u64)) {
+        // Release: a subscriber that finds the frontier beyond a sequence (`announce.check`) finds the tail beyond its expiry.
+        self.limits.frontier.fetch_max(expired, ord!("frontier.raise", Release));
+        // SeqCst: pairs with `announce.fence`: the announcer sees the frontier, or the walk sees the announcement.
+        named_fence!("frontier.fence");
+        self.registry.announcements(found);
+    }
+
+    /// Frees the overflow cells that have expired and are not being read. Once for each move of the frontier.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn purge(&self) {
+        // Relaxed: how far to go; the walk below makes it safe.
+        let frontier = self.limits.frontier.load(ord!("purge.frontier", Relaxed));
+        // Relaxed: spares the exchange; a stale figure costs one.
+        if self.limits.purged.load(ord!("purge.done", Relaxed)) >= frontier {
+            return;
+        }
+        // Relaxed: lets one caller through.
+        if self.limits.purged.fetch_max(frontier, ord!("purge.once", Relaxed)) >= frontier {
+            return;
+        }
+        let mut announced = Vec::new();
+        self.announcements_after(frontier, |start| announced.push(start));
+        let covers = self.geometry.announced();
+        let expired: Expired<T> = self.overflow.purge(|seq| {
+            let expired = seq < frontier && !announced.iter().any(|&start| start <= seq && seq < start + covers);
+            if expired {
+                // Relaxed, both: before the cell goes; `purge.count` or the table's lock pass it on.
+                self.aside(seq).freed.fetch_max(seq, ord!("freed.mark", Relaxed));
+                self.limits.freed_until.fetch_max(seq + 1, ord!("freed.raise", Relaxed));
+            }
+            expired
+        });
+        // Release: whoever finds no cells left (`find.cells`, `lost.cells`) finds them marked as freed.
+        self.limits
+            .live_cells
+            .fetch_sub(expired.len(), ord!("purge.count", Release));
+    }
+
+    /// The sequence that used the slot of `seq` before; below the first lap it wraps, as the stamps there do.
+    #[inline(always)]
+    fn lap_before(&self, seq: u64) -> u64 {
+        seq.wrapping_sub(self.geometry.slots())
+    }
+}
+
+/// Which sequences of a slot were diverted since the slot was last taken by exchange: how many, and in which lap the latest.
+///
+/// The publisher of s may take its turn after a slot stamped q when all between were diverted: as many as there are between, and
+/// none of them after s. A publisher that has taken its turn and not yet stamped is never counted, so the count then falls short.
+#[derive(Clone, Copy)]
+struct Diverted(u64);
+
+const LAP_BITS: u32 = 32;
+
+impl Diverted {
+    fn count(self) -> u64 {
+        self.0 >> LAP_BITS
+    }
+
+    fn latest_lap(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Laps are compared by their wrapping distance.
+    fn is_before(earlier: u32, later: u32) -> bool {
+        earlier.wrapping_sub(later).cast_signed() < 0
+    }
+
+    fn accounts_for(self, need: u64, lap: u64) -> bool {
+        self.count() == need && Self::is_before(self.latest_lap(), lap as u32)
+    }
+
+    /// One more, in `lap`. A count that is full stays full: such a slot diverts from then on.
+    fn with(self, lap: u64) -> Self {
+        let lap = lap as u32;
+        let latest = if self.count() != 0 && Self::is_before(lap, self.latest_lap()) {
+            self.latest_lap()
+        } else {
+            lap
+        };
+        let count = (self.count() + 1).min(u64::from(u32::MAX));
+        Self(count << LAP_BITS | u64::from(latest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Diverted;
+
+    #[test]
+    fn all_diverted_between_means_as_many_and_none_later() {
+        let two = Diverted(0).with(7).with(8);
+        assert!(two.accounts_for(2, 9));
+        assert!(!two.accounts_for(3, 10), "one is missing");
+        let out_of_order = Diverted(0).with(9).with(7);
+        assert!(!out_of_order.accounts_for(2, 9), "the latest is not before lap 9");
+        assert!(!out_of_order.accounts_for(2, 8));
+        assert!(out_of_order.accounts_for(2, 10));
+    }
+
+    #[test]
+    fn laps_wrap_and_a_full_count_stays_full() {
+        let wrapped = Diverted(0).with(u64::from(u32::MAX)).with(1 << 32);
+        assert!(wrapped.accounts_for(2, (1 << 32) + 1));
+        let full = Diverted(u64::MAX << 32).with(3);
+        assert_eq!(full.count(), u64::from(u32::MAX));
+    }
+}

@@ -1,0 +1,45 @@
+//! Figures about a ring and its subscribers.
+
+/// A snapshot of a ring, taken by [`Publisher::stats`](super::Publisher::stats).
+///
+/// The figures are read one after the other while others publish and receive: each was true at some moment of the call.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct RingStats {
+    /// How many sequences the ring retains.
+    pub capacity: usize,
+    /// The first sequence of the ring.
+    pub first_seq: u64,
+    /// The next sequence to be claimed.
+    pub next_seq: u64,
+    /// Sequences that were claimed for an event, those whose publication is still under way included.
+    pub published: u64,
+    /// Sequences that were claimed and carry no event, because what should have built it panicked or fell short.
+    pub void: u64,
+    /// Subscribers there are.
+    pub subscribers: usize,
+    /// Publishers there are.
+    pub publishers: usize,
+    /// The position of the subscriber that is furthest behind, if there is one.
+    pub slowest_position: Option<u64>,
+}
+
+/// The account of one subscriber, taken by [`Subscriber::stats`](super::Subscriber::stats).
+///
+/// `received + skipped + void` is always the number of sequences by which the subscriber advanced since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct SubscriberStats {
+    /// Events delivered.
+    pub received: u64,
+    /// Sequences lost to lag.
+    pub skipped: u64,
+    /// Sequences passed over because they carry no event.
+    pub void: u64,
+    /// How many times lag was reported or, by the lossy receive, passed over.
+    pub lag_events: u64,
+    /// Sequences that were claimed and not yet received when this was taken; more than the capacity when lag is due.
+    pub backlog: u64,
+    /// The largest backlog seen; sampled about once in 64 receives (more often for capacities below 128).
+    pub backlog_high_water: u64,
+}

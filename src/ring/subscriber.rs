@@ -1,0 +1,526 @@
+//! The subscriber: every way to receive.
+
+use core::fmt;
+use core::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::batch::Batch;
+use super::builder::Start;
+use super::core::Core;
+use super::cursor::{Cursor, Found};
+use super::error::{RecvError, RecvTimeoutError, TryRecvError};
+use super::future::{Recv, RecvBatch, RecvLossy, RecvRef, RecvSeq};
+use super::iter::{Iter, TryIter};
+use super::recv_ref::Ref;
+use super::stats::SubscriberStats;
+use super::stream::SubscriberStream;
+use super::wait::{Find, Wait};
+use crate::sync::Arc;
+
+/// Receives every event of a ring, in order, from its own position; made by [`channel`](super::channel),
+/// [`Publisher::subscribe`](super::Publisher::subscribe) and by cloning, which makes another at the same position.
+///
+/// A subscriber that falls more than the capacity behind gets one [`Lagged`](super::Lagged) that says exactly what it missed, and can
+/// go on. A loop that survives lag looks like this:
+///
+/// ```
+/// use doorbell::ring::{self, RecvError};
+///
+/// # futures::executor::block_on(async {
+/// let (publisher, mut subscriber) = ring::channel(4);
+/// publisher.publish_batch(1..7);
+/// drop(publisher);
+/// let mut seen = Vec::new();
+/// let mut lost = 0;
+/// loop {
+///     match subscriber.recv().await {
+///         Ok(event) => seen.push(event),
+///         Err(RecvError::Lagged(lagged)) => lost += lagged.skipped,
+///         Err(RecvError::Closed) => break,
+///     }
+/// }
+/// assert_eq!((seen, lost), (vec![3, 4, 5, 6], 2));
+/// # });
+/// ```
+///
+/// Shorter forms of it are [`Subscriber::into_stream`] and [`Subscriber::iter`], whose items are results and which end with the
+/// channel, and [`Subscriber::recv_lossy`], which passes over lag and counts it.
+///
+/// The receives by value clone the event. Those by reference and in batches do not, and need no `Clone`.
+///
+/// Dropping a subscriber takes a short lock, whatever its lag.
+pub struct Subscriber<T: Send + Sync + 'static> {
+    wait: Wait,
+    cursor: Cursor<T>,
+}
+
+impl<T: Send + Sync + 'static> Subscriber<T> {
+    pub(super) fn new(core: Arc<Core<T>>, start: Start) -> Self {
+        Self {
+            wait: Wait::default(),
+            cursor: Cursor::new(core, start),
+        }
+    }
+
+    pub(super) fn cursor_mut(&mut self) -> &mut Cursor<T> {
+        &mut self.cursor
+    }
+
+    /// Finds the next event, or has the task woken for it.
+    pub(super) fn poll_found(&mut self, cx: &mut Context<'_>, find: impl Find<T>) -> Poll<Result<Found<T>, RecvError>> {
+        self.wait.poll(&mut self.cursor, cx, find)
+    }
+
+    /// Ends the wait that a dropped future leaves.
+    pub(super) fn cancel_wait(&mut self) {
+        self.wait.cancel(&self.cursor);
+    }
+
+    fn block(&mut self, deadline: Option<Instant>) -> Result<Found<T>, RecvTimeoutError> {
+        self.wait.block(&mut self.cursor, deadline, Cursor::next)
+    }
+
+    /// The event found last, as received.
+    pub(super) fn take_ref(&mut self, found: Found<T>) -> Ref<'_, T> {
+        self.cursor.advance();
+        // SAFETY: the result borrows the subscriber, and so the cursor, for its lifetime.
+        unsafe { Ref::new(found) }
+    }
+
+    /// Receives the next event by reference, if there is one.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish(String::from("a"));
+    /// assert_eq!(*subscriber.try_recv_ref().unwrap(), "a");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Subscriber::try_recv`].
+    #[inline]
+    pub fn try_recv_ref(&mut self) -> Result<Ref<'_, T>, TryRecvError> {
+        let found = self.cursor.next()?;
+        Ok(self.take_ref(found))
+    }
+
+    /// Waits for the next event and receives it by reference. Cancel-safe, as [`Subscriber::recv`].
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish(String::from("a"));
+    /// assert_eq!(*subscriber.recv_ref().await.unwrap(), "a");
+    /// # });
+    /// ```
+    pub fn recv_ref(&mut self) -> RecvRef<'_, T> {
+        RecvRef::new(self)
+    }
+
+    /// Blocks the thread for the next event and receives it by reference.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish(String::from("a"));
+    /// assert_eq!(*subscriber.recv_ref_blocking().unwrap(), "a");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Subscriber::recv`].
+    pub fn recv_ref_blocking(&mut self) -> Result<Ref<'_, T>, RecvError> {
+        let found = without_timeout(self.block(None))?;
+        Ok(self.take_ref(found))
+    }
+
+    /// Receives a run of up to `max` events by reference, if there is at least one.
+    ///
+    /// A batch holds at most 64 events, and at most about half the capacity. If it holds any, it is decided at its start that they
+    /// are not lost. With `max` zero the batch is empty.
+    ///
+    /// Costs one fence for the batch, and a look at each event.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish_batch([1, 2, 3]);
+    /// assert_eq!(subscriber.try_recv_batch(64).unwrap().sum::<i32>(), 6);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Subscriber::try_recv`].
+    #[inline]
+    pub fn try_recv_batch(&mut self, max: usize) -> Result<Batch<'_, T>, TryRecvError> {
+        let found = self.cursor.next_for_batch(max as u64)?;
+        Ok(Batch::new(self, found, max))
+    }
+
+    /// Waits for at least one event and receives a run of up to `max`, as [`Subscriber::try_recv_batch`]. Cancel-safe.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish_batch([1, 2, 3]);
+    /// assert_eq!(subscriber.recv_batch(64).await.unwrap().count(), 3);
+    /// # });
+    /// ```
+    pub fn recv_batch(&mut self, max: usize) -> RecvBatch<'_, T> {
+        RecvBatch::new(self, max)
+    }
+
+    /// Blocks the thread for at least one event and receives a run of up to `max`, as [`Subscriber::try_recv_batch`].
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish_batch([1, 2, 3]);
+    /// assert_eq!(subscriber.recv_batch_blocking(2).unwrap().count(), 2);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Subscriber::recv`].
+    pub fn recv_batch_blocking(&mut self, max: usize) -> Result<Batch<'_, T>, RecvError> {
+        let find = move |cursor: &mut Cursor<T>| cursor.next_for_batch(max as u64);
+        let found = without_timeout(self.wait.block(&mut self.cursor, None, find))?;
+        Ok(Batch::new(self, found, max))
+    }
+
+    /// The sequence of the next receive.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish(());
+    /// assert_eq!(subscriber.position(), 1);
+    /// subscriber.try_recv().unwrap();
+    /// assert_eq!(subscriber.position(), 2);
+    /// ```
+    pub fn position(&self) -> u64 {
+        self.cursor.position()
+    }
+
+    /// How many sequences have been claimed from the position on; more than the capacity when lag is due. Publishers may add to it
+    /// meanwhile.
+    ///
+    /// ```
+    /// let (publisher, subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish_batch(0..10);
+    /// assert_eq!(subscriber.backlog(), 10);
+    /// ```
+    pub fn backlog(&self) -> u64 {
+        self.cursor.backlog()
+    }
+
+    /// The account of this subscriber. Costs nothing but when called.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(2);
+    /// publisher.publish_batch(0..5);
+    /// subscriber.try_recv().unwrap_err();
+    /// subscriber.try_recv().unwrap();
+    /// let stats = subscriber.stats();
+    /// assert_eq!((stats.received, stats.skipped, stats.void), (1, 3, 0));
+    /// ```
+    pub fn stats(&self) -> SubscriberStats {
+        self.cursor.stats()
+    }
+
+    /// How many events the ring retains.
+    ///
+    /// ```
+    /// let (_publisher, subscriber) = doorbell::ring::channel::<u8>(1000);
+    /// assert_eq!(subscriber.capacity(), 1000);
+    /// ```
+    pub fn capacity(&self) -> usize {
+        self.cursor.core().geometry.capacity() as usize
+    }
+
+    /// Is every publisher gone? There may still be events to receive.
+    ///
+    /// ```
+    /// let (publisher, subscriber) = doorbell::ring::channel::<u8>(8);
+    /// assert!(!subscriber.is_closed());
+    /// drop(publisher);
+    /// assert!(subscriber.is_closed());
+    /// ```
+    pub fn is_closed(&self) -> bool {
+        self.cursor.core().is_closed()
+    }
+
+    /// Another subscriber of the same ring, which sees what is published from now on. (Cloning makes one at the same position.)
+    ///
+    /// ```
+    /// let (publisher, subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish(1);
+    /// let mut fresh = subscriber.resubscribe();
+    /// publisher.publish(2);
+    /// assert_eq!(fresh.try_recv(), Ok(2));
+    /// ```
+    #[must_use]
+    pub fn resubscribe(&self) -> Self {
+        Self::new(self.cursor.core().clone(), Start::Latest)
+    }
+}
+
+/// The receives by value.
+impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
+    /// A clone of the event found last, as received. If the clone panics, nothing was received.
+    #[inline(always)]
+    pub(super) fn take_clone(&mut self, found: Found<T>) -> T {
+        // SAFETY: the cursor is not used before the end of this call.
+        let value = unsafe { found.with(T::clone) };
+        self.cursor.advance();
+        value
+    }
+
+    /// Receives the next event, if there is one.
+    ///
+    /// ```
+    /// use doorbell::ring::{self, TryRecvError};
+    ///
+    /// let (publisher, mut subscriber) = ring::channel(8);
+    /// assert_eq!(subscriber.try_recv(), Err(TryRecvError::Empty));
+    /// publisher.publish("a");
+    /// assert_eq!(subscriber.try_recv(), Ok("a"));
+    /// drop(publisher);
+    /// assert_eq!(subscriber.try_recv(), Err(TryRecvError::Closed));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Empty` when the next event is not published yet, `Lagged` when it and possibly others are lost (the position has moved behind
+    /// them), `Closed` when all is received and every publisher is gone.
+    ///
+    /// # Panics
+    ///
+    /// When the clone does; the event can be received again then.
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+        let found = self.cursor.next()?;
+        Ok(self.take_clone(found))
+    }
+
+    /// Receives the next event with its sequence, if there is one. As [`Subscriber::try_recv`].
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish("a");
+    /// assert_eq!(subscriber.try_recv_seq(), Ok((1, "a")));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Subscriber::try_recv`].
+    #[inline]
+    pub fn try_recv_seq(&mut self) -> Result<(u64, T), TryRecvError> {
+        let found = self.cursor.next()?;
+        Ok((found.seq, self.take_clone(found)))
+    }
+
+    /// Waits for the next event. Runs on any executor.
+    ///
+    /// Cancel-safe: a dropped future has received nothing and leaves no waker behind. With the feature `tokio` it takes part in
+    /// tokio's cooperative budget.
+    ///
+    /// The result is an error when events were lost, after which the next call goes on behind them, or when the channel is closed; see
+    /// [`RecvError`].
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish("a");
+    /// assert_eq!(subscriber.recv().await, Ok("a"));
+    /// # });
+    /// ```
+    pub fn recv(&mut self) -> Recv<'_, T> {
+        Recv::new(self)
+    }
+
+    /// Waits for the next event and its sequence. As [`Subscriber::recv`].
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish("a");
+    /// assert_eq!(subscriber.recv_seq().await, Ok((1, "a")));
+    /// # });
+    /// ```
+    pub fn recv_seq(&mut self) -> RecvSeq<'_, T> {
+        RecvSeq::new(self)
+    }
+
+    /// Waits for the next event, passing over lag; [`Subscriber::stats`] tells how much. `None` when the channel is closed.
+    /// Cancel-safe.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(2);
+    /// publisher.publish_batch(1..6);
+    /// drop(publisher);
+    /// let mut seen = Vec::new();
+    /// while let Some(event) = subscriber.recv_lossy().await {
+    ///     seen.push(event);
+    /// }
+    /// assert_eq!(seen, [4, 5]);
+    /// assert_eq!(subscriber.stats().skipped, 3);
+    /// # });
+    /// ```
+    pub fn recv_lossy(&mut self) -> RecvLossy<'_, T> {
+        RecvLossy::new(self)
+    }
+
+    /// As [`Subscriber::recv`], for futures written by hand. When pending, the task of `cx` is woken for the next event, until
+    /// another receive of this subscriber is made or it is dropped.
+    ///
+    /// ```
+    /// use std::task::Poll;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish("a");
+    /// let event = std::future::poll_fn(|cx| subscriber.poll_recv(cx)).await;
+    /// assert_eq!(event, Ok("a"));
+    /// # });
+    /// ```
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
+        self.poll_found(cx, Cursor::next).map_ok(|found| self.take_clone(found))
+    }
+
+    /// Blocks the thread for the next event, as the ring's [`WaitStrategy`](super::WaitStrategy) says.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// std::thread::spawn(move || publisher.publish("a"));
+    /// assert_eq!(subscriber.recv_blocking(), Ok("a"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When events were lost, after which the next call goes on behind them, or when the channel is closed.
+    pub fn recv_blocking(&mut self) -> Result<T, RecvError> {
+        let found = without_timeout(self.block(None))?;
+        Ok(self.take_clone(found))
+    }
+
+    /// Blocks the thread for the next event, at most for `timeout`.
+    ///
+    /// ```
+    /// use doorbell::ring::{self, RecvTimeoutError};
+    /// use std::time::Duration;
+    ///
+    /// let (publisher, mut subscriber) = ring::channel::<u8>(8);
+    /// let received = subscriber.recv_timeout(Duration::from_millis(1));
+    /// assert_eq!(received, Err(RecvTimeoutError::Timeout));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Subscriber::recv_blocking`], and when the time ran out; what is there already is received even with a zero `timeout`.
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+        // A time that cannot be reached is no limit.
+        let found = self.block(Instant::now().checked_add(timeout))?;
+        Ok(self.take_clone(found))
+    }
+
+    /// Blocks the thread for the next event, at most until `deadline`. As [`Subscriber::recv_timeout`].
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish("a");
+    /// let deadline = Instant::now() + Duration::from_secs(1);
+    /// assert_eq!(subscriber.recv_deadline(deadline), Ok("a"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Subscriber::recv_timeout`].
+    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<T, RecvTimeoutError> {
+        let found = self.block(Some(deadline))?;
+        Ok(self.take_clone(found))
+    }
+
+    /// A blocking iterator over the events; a lag is an item, and the close is the end.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(2);
+    /// publisher.publish_batch(1..6);
+    /// drop(publisher);
+    /// let mut seen = Vec::new();
+    /// for event in subscriber.iter() {
+    ///     match event {
+    ///         Ok(event) => seen.push(event),
+    ///         Err(lagged) => assert_eq!(lagged.skipped, 3),
+    ///     }
+    /// }
+    /// assert_eq!(seen, [4, 5]);
+    /// ```
+    pub fn iter(&mut self) -> Iter<'_, T> {
+        Iter::new(self)
+    }
+
+    /// An iterator over the events that are there; a lag is an item, and it ends where a receive would have to wait.
+    ///
+    /// ```
+    /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
+    /// publisher.publish_batch(1..4);
+    /// let seen: Vec<_> = subscriber.try_iter().flatten().collect();
+    /// assert_eq!(seen, [1, 2, 3]);
+    /// ```
+    pub fn try_iter(&mut self) -> TryIter<'_, T> {
+        TryIter::new(self)
+    }
+
+    /// A stream over the events; a lag is an item, and the close is the end.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (publisher, subscriber) = doorbell::ring::channel(2);
+    /// publisher.publish_batch(1..6);
+    /// drop(publisher);
+    /// let mut stream = subscriber.into_stream();
+    /// assert_eq!(stream.next().await.unwrap().unwrap_err().skipped, 3);
+    /// assert_eq!(stream.next().await, Some(Ok(4)));
+    /// assert_eq!(stream.next().await, Some(Ok(5)));
+    /// assert_eq!(stream.next().await, None);
+    /// # });
+    /// ```
+    pub fn into_stream(self) -> SubscriberStream<T> {
+        SubscriberStream::new(self)
+    }
+}
+
+/// The answer of a block without a deadline.
+fn without_timeout<F>(result: Result<F, RecvTimeoutError>) -> Result<F, RecvError> {
+    result.map_err(|error| match error {
+        RecvTimeoutError::Lagged(lagged) => RecvError::Lagged(lagged),
+        RecvTimeoutError::Closed => RecvError::Closed,
+        RecvTimeoutError::Timeout => unreachable!("there is no deadline"),
+    })
+}
+
+impl<T: Send + Sync + 'static> Clone for Subscriber<T> {
+    fn clone(&self) -> Self {
+        Self {
+            wait: Wait::default(),
+            cursor: self.cursor.fork(),
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Subscriber<T> {
+    fn drop(&mut self) {
+        self.wait.finish(&self.cursor);
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Debug for Subscriber<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscriber")
+            .field("position", &self.position())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

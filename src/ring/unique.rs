@@ -1,0 +1,171 @@
+//! The publisher that is the only one.
+
+use core::fmt;
+use core::ops::Range;
+
+use super::builder::Start;
+use super::core::Core;
+use super::stats::RingStats;
+use super::subscriber::Subscriber;
+use crate::sync::Arc;
+
+/// The only publisher of a ring; made by [`spmc`](super::spmc). It claims sequences without an atomic read-modify-write.
+///
+/// Everything said of [`Publisher`](super::Publisher) holds here, but that publishing takes `&mut self` and costs one fence.
+pub struct UniquePublisher<T: Send + Sync + 'static> {
+    core: Arc<Core<T>>,
+    next_seq: u64,
+}
+
+impl<T: Send + Sync + 'static> UniquePublisher<T> {
+    pub(super) fn from_core(core: Arc<Core<T>>) -> Self {
+        let next_seq = core.tail();
+        Self { core, next_seq }
+    }
+
+    #[inline(always)]
+    fn claim(&mut self, count: u64) -> u64 {
+        let seq = self.next_seq;
+        self.core.claim_alone(seq, count);
+        self.next_seq = seq + count;
+        seq
+    }
+
+    /// Publishes `value` and returns its sequence. As [`Publisher::publish`](super::Publisher::publish).
+    ///
+    /// ```
+    /// let (mut publisher, mut subscriber) = doorbell::ring::spmc(8);
+    /// assert_eq!(publisher.publish("a"), 1);
+    /// assert_eq!(subscriber.try_recv(), Ok("a"));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`Publisher::publish`](super::Publisher::publish).
+    #[inline]
+    pub fn publish(&mut self, value: T) -> u64 {
+        let seq = self.claim(1);
+        self.core.publish_claimed(seq, value)
+    }
+
+    /// Publishes what `build` makes of the sequence. As [`Publisher::publish_with`](super::Publisher::publish_with).
+    ///
+    /// ```
+    /// let (mut publisher, mut subscriber) = doorbell::ring::spmc(8);
+    /// publisher.publish_with(|seq| seq * 10);
+    /// assert_eq!(subscriber.try_recv(), Ok(10));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`Publisher::publish_with`](super::Publisher::publish_with).
+    #[inline]
+    pub fn publish_with(&mut self, build: impl FnOnce(u64) -> T) -> u64 {
+        let seq = self.claim(1);
+        self.core.publish_built(seq, build)
+    }
+
+    /// Publishes all items under consecutive sequences. As [`Publisher::publish_batch`](super::Publisher::publish_batch).
+    ///
+    /// ```
+    /// let (mut publisher, mut subscriber) = doorbell::ring::spmc(8);
+    /// assert_eq!(publisher.publish_batch([1, 2, 3]), 1..4);
+    /// assert_eq!(subscriber.try_recv_batch(8).unwrap().sum::<i32>(), 6);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`Publisher::publish_batch`](super::Publisher::publish_batch).
+    #[inline]
+    pub fn publish_batch<I>(&mut self, items: I) -> Range<u64>
+    where
+        I: IntoIterator<Item = T>,
+        I::IntoIter: ExactSizeIterator,
+    {
+        let items = items.into_iter();
+        let count = items.len() as u64;
+        let first = self.claim(count);
+        self.core.publish_all_claimed(first..first + count, items)
+    }
+
+    /// A new subscriber, which sees what is published from now on.
+    ///
+    /// ```
+    /// let (mut publisher, _) = doorbell::ring::spmc(8);
+    /// let mut subscriber = publisher.subscribe();
+    /// publisher.publish(1);
+    /// assert_eq!(subscriber.try_recv(), Ok(1));
+    /// ```
+    pub fn subscribe(&self) -> Subscriber<T> {
+        self.subscribe_from(Start::Latest)
+    }
+
+    /// A new subscriber that starts where `start` says.
+    ///
+    /// ```
+    /// use doorbell::ring::Start;
+    ///
+    /// let (mut publisher, _) = doorbell::ring::spmc(8);
+    /// publisher.publish(1);
+    /// let mut subscriber = publisher.subscribe_from(Start::Oldest);
+    /// assert_eq!(subscriber.try_recv(), Ok(1));
+    /// ```
+    pub fn subscribe_from(&self, start: Start) -> Subscriber<T> {
+        Subscriber::new(self.core.clone(), start)
+    }
+
+    /// The sequence that the next publication will claim.
+    ///
+    /// ```
+    /// let (publisher, _subscriber) = doorbell::ring::spmc::<u8>(8);
+    /// assert_eq!(publisher.next_seq(), 1);
+    /// ```
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// How many subscribers there are. Others may come and go meanwhile.
+    ///
+    /// ```
+    /// let (publisher, _subscriber) = doorbell::ring::spmc::<u8>(8);
+    /// assert_eq!(publisher.subscriber_count(), 1);
+    /// ```
+    pub fn subscriber_count(&self) -> usize {
+        self.core.subscriber_count()
+    }
+
+    /// How many events the ring retains.
+    ///
+    /// ```
+    /// let (publisher, _subscriber) = doorbell::ring::spmc::<u8>(1000);
+    /// assert_eq!(publisher.capacity(), 1000);
+    /// ```
+    pub fn capacity(&self) -> usize {
+        self.core.geometry.capacity() as usize
+    }
+
+    /// Figures about the ring. As [`Publisher::stats`](super::Publisher::stats).
+    ///
+    /// ```
+    /// let (mut publisher, _subscriber) = doorbell::ring::spmc(8);
+    /// publisher.publish(1);
+    /// assert_eq!(publisher.stats().published, 1);
+    /// ```
+    pub fn stats(&self) -> RingStats {
+        self.core.stats()
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for UniquePublisher<T> {
+    fn drop(&mut self) {
+        self.core.publisher_gone();
+    }
+}
+
+impl<T: Send + Sync + 'static> fmt::Debug for UniquePublisher<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UniquePublisher")
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,227 @@
+//! Waiting for the next event, as a task or as a thread.
+//!
+//! Whoever finds nothing registers with the bell, and then must look once more, for what was published in between. How that look
+//! is made safe depends on where the next sequence stands:
+//!
+//! - **Unclaimed.** The waiter reads the tail by a read-modify-write. Whoever claims the sequence later reads the tail after it,
+//!   and so sees the waiter's flag. A publication needs no fence for that.
+//! - **Claimed, not finished.** The waiter fences and looks at the event again. Publications during which foreign code ran, those of
+//!   unique publishers, and all of a ring without backstop, fence between the event and their look at the flag, so one of the two
+//!   sees the other. A plain publication does not: it takes nanoseconds, unless its thread is preempted. Then the ringer (or, for a
+//!   thread, a timed park) comes back for the waiter.
+
+use core::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use super::bell::{Notice, Wakee};
+use super::builder::WaitStrategy;
+use super::coop;
+use super::cursor::{Cursor, Found};
+use super::error::{RecvError, RecvTimeoutError, TryRecvError};
+use crate::sync::{Arc, SPINS, UNFINISHED_SPINS, YIELDS, fault, named_fence, ord, spin_hint, thread};
+
+/// How long a thread sleeps before it looks again for a publication that may not look for it.
+const UNHEARD_PARK: Duration = Duration::from_micros(200);
+
+/// How many turns of a busy wait there are between two looks at the clock.
+const TURNS_PER_CLOCK: u32 = 64;
+
+/// The wait of one subscriber, if it has one.
+#[derive(Debug, Default)]
+pub(super) struct Wait {
+    /// Made at the first wait, and known to the bell from then on.
+    notice: Option<Arc<Notice>>,
+    /// Registered, and not seen notified since.
+    listed: bool,
+}
+
+/// How to find an event: by value and by reference, or for a batch.
+pub(super) trait Find<T>: Fn(&mut Cursor<T>) -> Result<Found<T>, TryRecvError> {}
+
+impl<T, F: Fn(&mut Cursor<T>) -> Result<Found<T>, TryRecvError>> Find<T> for F {}
+
+/// How an attempt to register ended.
+enum Enlisted<T> {
+    /// The next publication will notify.
+    Asleep,
+    /// The publication under way may not notify.
+    Unheard,
+    /// There is something after all.
+    Answer(Result<Found<T>, RecvError>),
+}
+
+fn answer<T>(result: Result<Found<T>, TryRecvError>) -> Option<Result<Found<T>, RecvError>> {
+    match result {
+        Ok(found) => Some(Ok(found)),
+        Err(TryRecvError::Lagged(lagged)) => Some(Err(RecvError::Lagged(lagged))),
+        Err(TryRecvError::Closed) => Some(Err(RecvError::Closed)),
+        Err(TryRecvError::Empty) => None,
+    }
+}
+
+impl Wait {
+    /// Finds the next event, or has the task woken for it.
+    pub(super) fn poll<T>(
+        &mut self,
+        cursor: &mut Cursor<T>,
+        cx: &mut Context<'_>,
+        find: impl Find<T>,
+    ) -> Poll<Result<Found<T>, RecvError>> {
+        let budget = ready!(coop::poll_proceed(cx));
+        self.resume(cursor);
+        let answer = match Self::find_unhurried(cursor, &find) {
+            Some(answer) => answer,
+            None if self.listed && cursor.core().bell.keeps(cursor.number(), cx.waker()) => return Poll::Pending,
+            None => match self.enlist(cursor, &find, Wakee::Task(cx.waker().clone())) {
+                Enlisted::Asleep => return Poll::Pending,
+                Enlisted::Unheard => {
+                    if !cursor.core().bell.ask_ringer(cursor.number()) {
+                        cx.waker().wake_by_ref();
+                    }
+                    return Poll::Pending;
+                }
+                Enlisted::Answer(answer) => answer,
+            },
+        };
+        self.cancel(cursor);
+        budget.made_progress();
+        Poll::Ready(answer)
+    }
+
+    /// Finds the next event, blocking the thread for it until `deadline`.
+    pub(super) fn block<T>(
+        &mut self,
+        cursor: &mut Cursor<T>,
+        deadline: Option<Instant>,
+        find: impl Find<T>,
+    ) -> Result<Found<T>, RecvTimeoutError> {
+        self.cancel(cursor);
+        let strategy = cursor.core().wait;
+        let mut turns: u32 = 0;
+        loop {
+            if let Some(answer) = answer(find(cursor)) {
+                return answer.map_err(RecvTimeoutError::from);
+            }
+            let clock_due = turns >= SPINS || turns.is_multiple_of(TURNS_PER_CLOCK);
+            if clock_due && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(RecvTimeoutError::Timeout);
+            }
+            turns = turns.saturating_add(1);
+            match strategy {
+                WaitStrategy::Spin => spin_hint(),
+                _ if turns <= SPINS => spin_hint(),
+                WaitStrategy::Park if turns > SPINS + YIELDS => {
+                    if let Some(answer) = self.park(cursor, deadline, &find) {
+                        return answer.map_err(RecvTimeoutError::from);
+                    }
+                }
+                WaitStrategy::Park | WaitStrategy::Yield => thread::yield_now(),
+            }
+        }
+    }
+
+    /// Parks once, until notified or until it is time to look again.
+    fn park<T>(
+        &mut self,
+        cursor: &mut Cursor<T>,
+        deadline: Option<Instant>,
+        find: &impl Find<T>,
+    ) -> Option<Result<Found<T>, RecvError>> {
+        let left = |limit: Option<Duration>| {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            left.map_or(limit, |left| Some(limit.map_or(left, |limit| limit.min(left))))
+        };
+        match self.enlist(cursor, find, Wakee::Thread(thread::current())) {
+            Enlisted::Answer(answer) => {
+                self.cancel(cursor);
+                return Some(answer);
+            }
+            Enlisted::Unheard => thread::park_timeout(left(Some(UNHEARD_PARK)).unwrap_or(UNHEARD_PARK)),
+            Enlisted::Asleep => {
+                while !self.is_notified() {
+                    match left(None) {
+                        None => thread::park(),
+                        Some(Duration::ZERO) => break,
+                        Some(left) => thread::park_timeout(left),
+                    }
+                }
+            }
+        }
+        self.cancel(cursor);
+        None
+    }
+
+    fn is_notified(&self) -> bool {
+        self.notice.as_ref().is_some_and(|notice| notice.is_given())
+    }
+
+    /// If the owner was notified: notes it, and notifies the next in turn.
+    #[inline]
+    fn resume<T>(&mut self, cursor: &Cursor<T>) {
+        if self.listed && self.is_notified() {
+            self.listed = false;
+            cursor.core().bell.hand_on();
+        }
+    }
+
+    /// Ends the wait, leaving nothing behind; if the owner was notified, notifies the next in turn.
+    #[inline]
+    pub(super) fn cancel<T>(&mut self, cursor: &Cursor<T>) {
+        self.resume(cursor);
+        if core::mem::take(&mut self.listed) {
+            cursor.core().bell.cancel(cursor.number());
+        }
+    }
+
+    /// Ends all waiting: the owner is going.
+    pub(super) fn finish<T>(&mut self, cursor: &Cursor<T>) {
+        self.cancel(cursor);
+        if self.notice.take().is_some() {
+            cursor.core().bell.forget(cursor.number());
+        }
+    }
+
+    /// Finds the next event, with a little patience for a publication that is under way.
+    fn find_unhurried<T>(cursor: &mut Cursor<T>, find: &impl Find<T>) -> Option<Result<Found<T>, RecvError>> {
+        for _ in 0..UNFINISHED_SPINS {
+            if let Some(answer) = answer(find(cursor)) {
+                return Some(answer);
+            }
+            if !cursor.is_claimed() {
+                return None;
+            }
+            spin_hint();
+        }
+        answer(find(cursor))
+    }
+
+    fn enlist<T>(&mut self, cursor: &mut Cursor<T>, find: &impl Find<T>, wakee: Wakee) -> Enlisted<T> {
+        cursor.rest();
+        let notice = self.notice.get_or_insert_with(|| Arc::new(Notice::new()));
+        let core = cursor.core();
+        if !core.bell.register(cursor.number(), notice, wakee) {
+            // Closed: what is left, or the close itself, is there to be found.
+            self.listed = false;
+            return answer(find(cursor)).map_or(Enlisted::Unheard, Enlisted::Answer);
+        }
+        self.listed = true;
+        if fault!("park.unchecked") {
+            return Enlisted::Asleep;
+        }
+        if !core.always_fence {
+            // Release: pairs with `claim`: whoever claims after this look sees the flag that `register` has set.
+            let tail = core.tail.fetch_add(0, ord!("park.look", Release));
+            if tail <= cursor.cursor_position() {
+                return Enlisted::Asleep;
+            }
+        }
+        let always_fence = core.always_fence;
+        // SeqCst: pairs with `ring.fence` and `ring_after_foreign.fence`.
+        named_fence!("park.fence");
+        match answer(find(cursor)) {
+            Some(answer) => Enlisted::Answer(answer),
+            None if always_fence => Enlisted::Asleep,
+            None => Enlisted::Unheard,
+        }
+    }
+}
