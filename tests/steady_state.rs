@@ -1,0 +1,333 @@
+//! No call asks for memory once the channel is warm: counted on the thread that makes the call.
+
+#[path = "common/alloc.rs"]
+mod alloc;
+mod common;
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use doorbell::ring::{Builder, Publisher, Start, Subscriber, TryRecvError, WaitStrategy, Wake, channel, spmc};
+use futures::Stream;
+
+use crate::alloc::allocations;
+use crate::common::wakers::Tally;
+use crate::common::{eventually, must_end};
+
+type Words = [u64; 4];
+
+/// Does `step` a while to warm up, and then must not allocate.
+fn steady(what: &str, mut step: impl FnMut(u64)) {
+    const WARM_UP: u64 = 600;
+    (0..WARM_UP).for_each(&mut step);
+    let count = allocations(|| (WARM_UP..WARM_UP + 3_000).for_each(&mut step));
+    assert_eq!(count, 0, "{what} allocates");
+}
+
+const CAPACITIES: [usize; 4] = [1, 3, 64, 200];
+
+#[test]
+fn publishing() {
+    for capacity in CAPACITIES {
+        let (publisher, _idle) = channel::<Words>(capacity);
+        steady("publish", |number| drop_seq(publisher.publish([number; 4])));
+        steady("publish_with", |_| drop_seq(publisher.publish_with(|seq| [seq; 4])));
+        steady("publish_batch", |number| {
+            drop(publisher.publish_batch([[number; 4]; 10]))
+        });
+        steady("publish_batch of more than a lap", |number| {
+            drop(publisher.publish_batch((0..300u32).map(|_| [number; 4])));
+        });
+        steady("a short publish_batch", |number| {
+            drop(publisher.publish_batch(Short(5, number)))
+        });
+        steady("cloning a publisher", |_| drop(publisher.clone()));
+        steady("statistics", |_| assert_eq!(publisher.stats().subscribers, 1));
+        let (mut unique, _idle) = spmc::<Words>(capacity);
+        steady("spmc publish", |number| drop_seq(unique.publish([number; 4])));
+        steady("spmc publish_with", |_| drop_seq(unique.publish_with(|seq| [seq; 4])));
+        steady("spmc publish_batch", |number| {
+            drop(unique.publish_batch([[number; 4]; 10]))
+        });
+    }
+}
+
+fn drop_seq(seq: u64) {
+    assert!(seq > 0);
+}
+
+/// Claims one more than it yields.
+struct Short(usize, u64);
+
+impl Iterator for Short {
+    type Item = Words;
+
+    fn next(&mut self) -> Option<Words> {
+        self.0 = self.0.checked_sub(1)?;
+        Some([self.1; 4])
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0 + 1, Some(self.0 + 1))
+    }
+}
+
+impl ExactSizeIterator for Short {}
+
+/// Publishes one and receives it in one way.
+fn receiving(what: &str, receive: impl Fn(&mut Subscriber<Words>) -> Option<Words>) {
+    for capacity in CAPACITIES {
+        let (publisher, mut subscriber) = channel::<Words>(capacity);
+        steady(what, |number| {
+            publisher.publish([number; 4]);
+            assert_eq!(receive(&mut subscriber), Some([number; 4]));
+        });
+        let (mut publisher, mut subscriber) = spmc::<Words>(capacity);
+        steady(what, |number| {
+            publisher.publish([number; 4]);
+            assert_eq!(receive(&mut subscriber), Some([number; 4]));
+        });
+    }
+}
+
+fn ready<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn receiving_by_value() {
+    receiving("try_recv", |subscriber| subscriber.try_recv().ok());
+    receiving("try_recv_seq", |subscriber| {
+        subscriber.try_recv_seq().ok().map(|(_, value)| value)
+    });
+    receiving("recv", |subscriber| ready(subscriber.recv())?.ok());
+    receiving("recv_seq", |subscriber| Some(ready(subscriber.recv_seq())?.ok()?.1));
+    receiving("recv_lossy", |subscriber| ready(subscriber.recv_lossy())?);
+    receiving("recv_blocking", |subscriber| subscriber.recv_blocking().ok());
+    receiving("recv_timeout", |subscriber| {
+        subscriber.recv_timeout(Duration::from_secs(9)).ok()
+    });
+    receiving("recv_deadline", |subscriber| {
+        subscriber.recv_deadline(Instant::now()).ok()
+    });
+    receiving("iter", |subscriber| subscriber.iter().next()?.ok());
+    receiving("try_iter", |subscriber| subscriber.try_iter().next()?.ok());
+}
+
+#[test]
+fn receiving_by_reference() {
+    receiving("try_recv_ref", |subscriber| {
+        subscriber.try_recv_ref().ok().map(|held| *held)
+    });
+    receiving("recv_ref", |subscriber| {
+        ready(subscriber.recv_ref())?.ok().map(|held| *held)
+    });
+    receiving("recv_ref_blocking", |subscriber| {
+        subscriber.recv_ref_blocking().ok().map(|held| *held)
+    });
+    receiving("try_recv_batch", |subscriber| {
+        subscriber.try_recv_batch(64).ok()?.next().copied()
+    });
+    receiving("recv_batch", |subscriber| {
+        ready(subscriber.recv_batch(64))?.ok()?.next().copied()
+    });
+    receiving("recv_batch_blocking", |subscriber| {
+        subscriber.recv_batch_blocking(64).ok()?.next().copied()
+    });
+}
+
+#[test]
+fn whole_batches() {
+    let (publisher, mut subscriber) = channel::<Words>(256);
+    steady("batches of 64", |number| {
+        publisher.publish_batch([[number; 4]; 64]);
+        let mut got = 0;
+        while let Ok(batch) = subscriber.try_recv_batch(64) {
+            got += batch.count();
+        }
+        assert_eq!(got, 64);
+    });
+}
+
+#[test]
+fn lagging() {
+    let (publisher, mut subscriber) = channel::<Words>(8);
+    steady("lag", |number| {
+        publisher.publish_batch([[number; 4]; 20]);
+        assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Lagged(_))));
+        while subscriber.try_recv().is_ok() {}
+    });
+}
+
+#[test]
+fn a_stream() {
+    let (publisher, subscriber) = channel::<Words>(8);
+    let mut stream = subscriber.into_stream();
+    steady("the stream", |number| {
+        publisher.publish([number; 4]);
+        let next = Pin::new(&mut stream).poll_next(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(next, Poll::Ready(Some(Ok([number; 4]))));
+    });
+}
+
+#[test]
+fn parked_and_woken() {
+    for wake in [Wake::HandOn, Wake::All] {
+        for backstop in [true, false] {
+            for parked in [1, 3, 20] {
+                parked_and_woken_with(wake, backstop, parked);
+            }
+        }
+    }
+}
+
+fn parked_and_woken_with(wake: Wake, backstop: bool, parked: usize) {
+    let (publisher, subscriber) = Builder::new(16)
+        .wake(wake)
+        .backstop(backstop)
+        .channel::<Words>()
+        .unwrap();
+    let mut waiting: Vec<_> = (0..parked)
+        .map(|_| {
+            let tally = Tally::new();
+            (subscriber.clone(), Waker::from(Arc::clone(&tally)), tally)
+        })
+        .collect();
+    drop(subscriber);
+    steady("parking and waking", |number| {
+        for (subscriber, waker, _) in &mut waiting {
+            assert!(subscriber.poll_recv(&mut Context::from_waker(waker)).is_pending());
+        }
+        publisher.publish([number; 4]);
+        // Rung or not yet, the poll after it finds the message.
+        for (subscriber, waker, _) in &mut waiting {
+            assert_eq!(
+                subscriber.poll_recv(&mut Context::from_waker(waker)),
+                Poll::Ready(Ok([number; 4]))
+            );
+        }
+    });
+    assert!(waiting[0].2.rings() > 0);
+}
+
+#[test]
+fn cancelled_waits() {
+    let (publisher, mut subscriber) = channel::<Words>(16);
+    let waker = Waker::from(Tally::new());
+    steady("a cancelled recv", |_| {
+        let mut wait = pin!(subscriber.recv());
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    });
+    steady("a cancelled recv_batch", |_| {
+        let mut wait = pin!(subscriber.recv_batch(8));
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    });
+    publisher.publish([1; 4]);
+    assert_eq!(subscriber.try_recv(), Ok([1; 4]));
+}
+
+#[test]
+fn waits_that_time_out() {
+    for strategy in [WaitStrategy::Park, WaitStrategy::Yield, WaitStrategy::Spin] {
+        let (_publisher, mut subscriber) = Builder::new(4).wait(strategy).channel::<Words>().unwrap();
+        let mut wait = || assert!(subscriber.recv_timeout(Duration::from_micros(20)).is_err());
+        (0..20).for_each(|_| wait());
+        assert_eq!(allocations(|| (0..100).for_each(|_| wait())), 0, "{strategy:?}");
+    }
+}
+
+#[test]
+fn a_thread_that_parks_for_each_message() {
+    must_end(|| {
+        const ROUNDS: u64 = if cfg!(miri) { 10 } else { 300 };
+        let (publisher, mut subscriber) = channel::<Words>(4);
+        let (answer, answered) = (publisher.clone(), 100);
+        let (echo, mut echoed) = channel::<Words>(4);
+        let echoing = thread::spawn(move || {
+            let mut step = || {
+                let value = subscriber.recv_blocking().unwrap();
+                echo.publish(value);
+            };
+            (0..answered).for_each(|_| step());
+            allocations(|| (0..ROUNDS).for_each(|_| step()))
+        });
+        let mut step = |number: u64| {
+            answer.publish([number; 4]);
+            assert_eq!(echoed.recv_blocking(), Ok([number; 4]));
+        };
+        (0..answered).for_each(&mut step);
+        let mine = allocations(|| (0..ROUNDS).for_each(&mut step));
+        assert_eq!((mine, echoing.join().unwrap()), (0, 0));
+    });
+}
+
+#[test]
+fn a_held_reference_costs_a_little_and_then_nothing_again() {
+    let (publisher, mut subscriber) = channel::<Words>(32);
+    let mut idle = subscriber.clone();
+    steady("publish", |number| drop_seq(publisher.publish([number; 4])));
+    while subscriber.try_recv().is_err() {}
+    let held = subscriber.try_recv_ref().unwrap();
+    let before = *held;
+    let laps = 200;
+    let count = allocations(|| (0..laps * 32).for_each(|number| drop_seq(publisher.publish([number; 4]))));
+    assert!(
+        count <= 8 * laps,
+        "{count} allocations in {laps} laps around one held reference"
+    );
+    assert_eq!(*held, before);
+    drop(held);
+    while subscriber.try_recv() != Err(TryRecvError::Empty) {}
+    steady("publish after it", |number| {
+        publisher.publish([number; 4]);
+        assert!(subscriber.try_recv().is_ok());
+    });
+    assert!(idle.try_recv().is_err());
+}
+
+#[test]
+fn subscribing_again_and_again() {
+    let (publisher, _subscriber): (Publisher<Words>, _) = channel(8);
+    publisher.publish([1; 4]);
+    let churn = |_| {
+        let mut fresh = publisher.subscribe_from(Start::Oldest);
+        assert_eq!(fresh.try_recv(), Ok([1; 4]));
+    };
+    (0..100).for_each(churn);
+    // A subscriber may cost memory of its own, but little.
+    let count = allocations(|| (0..1_000).for_each(churn));
+    assert!(count <= 4_000, "{count} allocations for 1,000 subscribers");
+}
+
+#[test]
+fn strings_are_copied_only_by_value() {
+    let (publisher, mut by_ref) = channel::<String>(16);
+    let mut by_value = by_ref.clone();
+    let mut published = 0;
+    let count = allocations(|| {
+        for _ in 0..200 {
+            publisher.publish("a string that needs the heap".to_owned());
+            published += by_ref.try_recv_ref().unwrap().len();
+        }
+    });
+    assert_eq!(count, 200, "one for each string, none for reading it");
+    assert!(published > 0);
+    while by_value.try_recv() != Err(TryRecvError::Empty) {}
+    let count = allocations(|| {
+        for _ in 0..200 {
+            publisher.publish("a string that needs the heap".to_owned());
+            by_value.try_recv().unwrap();
+        }
+    });
+    assert_eq!(count, 400, "one for each string, one for its copy");
+    eventually("the other subscriber lags", || {
+        matches!(by_ref.try_recv(), Err(TryRecvError::Lagged(_)))
+    });
+}
