@@ -6,6 +6,7 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput};
 use disruptor::{BusySpin, BusySpinWithSpinLoopHint, Sleep};
+use doorbell::ring;
 use photon_ring::WaitStrategy;
 
 #[allow(dead_code, unused_imports, reason = "each bench uses its part of what all share")]
@@ -17,7 +18,9 @@ mod common {
 
 use common::run;
 use common::settings::run_bench;
-use common::threads::{AsyncBroadcast, Channel, Disruptor, Floor, Pace, Photon, Rig, Tokio, TokioYielding};
+use common::threads::{
+    AsyncBroadcast, Channel, Disruptor, Doorbell, DoorbellBatch, Floor, Pace, Photon, Rig, Tokio, TokioYielding,
+};
 
 fn main() {
     run_bench("contended", 10, Duration::from_millis(800), bench);
@@ -56,6 +59,8 @@ impl Setting<'_, '_> {
     /// Everybody once, the peers that only spin by the strategy that their authors take for the default.
     fn bench_all(&mut self) {
         self.bench("no_channel", || Floor);
+        self.bench("doorbell", || Doorbell(ring::WaitStrategy::Park));
+        self.bench("doorbell_batch", || DoorbellBatch(ring::WaitStrategy::Park));
         self.bench("tokio", || Tokio);
         self.bench("tokio_yield", || TokioYielding);
         self.bench("async_broadcast", || AsyncBroadcast);
@@ -65,6 +70,8 @@ impl Setting<'_, '_> {
 
     /// The other ways to wait.
     fn bench_every_strategy(&mut self) {
+        self.bench("doorbell_yield", || Doorbell(ring::WaitStrategy::Yield));
+        self.bench("doorbell_spin", || Doorbell(ring::WaitStrategy::Spin));
         self.bench("photon_mp_busy_spin", || Photon(WaitStrategy::BusySpin));
         self.bench("photon_mp_yield_spin", || Photon(WaitStrategy::YieldSpin));
         self.bench("photon_mp_backoff_spin", || Photon(WaitStrategy::BackoffSpin));

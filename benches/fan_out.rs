@@ -19,7 +19,9 @@ mod common {
 }
 
 use common::settings::{BURST, message, run_bench, sum_of_numbers};
-use common::tasks::{AsyncBroadcast, Channel, Drained, Publisher, Subscriber, Taken, Tokio, two_workers};
+use common::tasks::{
+    AsyncBroadcast, Channel, Doorbell, DoorbellBatch, Drained, Publisher, Subscriber, Taken, Tokio, two_workers,
+};
 
 fn main() {
     run_bench("fan_out", 10, Duration::from_millis(1_500), bench);
@@ -30,6 +32,9 @@ fn bench(criterion: &mut Criterion) {
     group.sampling_mode(SamplingMode::Flat);
     for tasks in [1, 8, 64, 512, 4096] {
         group.throughput(Throughput::Elements(BURST * tasks as u64));
+        fan_out(&mut group, "doorbell", tasks, || Doorbell);
+        fan_out(&mut group, "doorbell_drained", tasks, || Drained(Doorbell));
+        fan_out(&mut group, "doorbell_batch", tasks, || DoorbellBatch);
         fan_out(&mut group, "tokio", tasks, || Tokio);
         fan_out(&mut group, "tokio_drained", tasks, || Drained(Tokio));
         fan_out(&mut group, "async_broadcast", tasks, || AsyncBroadcast);

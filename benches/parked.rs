@@ -21,7 +21,7 @@ mod common {
 }
 
 use common::settings::{message, run_bench, sum_of_numbers};
-use common::tasks::{AsyncBroadcast, Channel, Publisher, Subscriber, Taken, Tokio, two_workers};
+use common::tasks::{AsyncBroadcast, Channel, Doorbell, Publisher, Subscriber, Taken, Tokio, two_workers};
 
 fn main() {
     run_bench("parked", 15, Duration::from_millis(1_000), bench);
@@ -32,6 +32,7 @@ fn bench(criterion: &mut Criterion) {
     group.sampling_mode(SamplingMode::Flat);
     for tasks in [1, 64, 4096] {
         for measure in [Measure::Publish, Measure::Last] {
+            parked(&mut group, "doorbell", tasks, measure, || Doorbell);
             parked(&mut group, "tokio", tasks, measure, || Tokio);
             parked(&mut group, "async_broadcast", tasks, measure, || AsyncBroadcast);
         }

@@ -15,7 +15,7 @@ mod common {
 }
 
 use common::settings::{BATCH, Message, message, run_bench};
-use common::solo::{AsyncBroadcast, Channel, Lossy, PhotonMulti, PhotonSingle, Tokio};
+use common::solo::{AsyncBroadcast, Channel, Doorbell, DoorbellUnique, Lossy, PhotonMulti, PhotonSingle, Tokio};
 
 fn main() {
     run_bench("publish", 30, Duration::from_millis(700), bench);
@@ -24,6 +24,10 @@ fn main() {
 fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("publish");
     for idle in [0, 1, 64] {
+        one_by_one(&mut group, "doorbell", idle, Doorbell::open);
+        one_by_one(&mut group, "doorbell_spmc", idle, DoorbellUnique::open);
+        by_batch(&mut group, "doorbell_batch", idle, Doorbell::open);
+        by_batch(&mut group, "doorbell_spmc_batch", idle, DoorbellUnique::open);
         if idle > 0 {
             one_by_one(&mut group, "tokio", idle, Tokio::open);
             one_by_one(&mut group, "async_broadcast", idle, AsyncBroadcast::open);

@@ -18,7 +18,8 @@ mod common {
 use common::payload::{Event, Payload};
 use common::settings::{BATCH, Message, run_bench};
 use common::solo::{
-    AsyncBroadcast, Channel, DisruptorMulti, DisruptorSingle, PhotonMulti, PhotonSingle, Tokio, broken,
+    AsyncBroadcast, Channel, DisruptorMulti, DisruptorSingle, Doorbell, DoorbellUnique, PhotonMulti, PhotonSingle,
+    Tokio, broken,
 };
 
 fn main() {
@@ -39,6 +40,8 @@ fn bench(criterion: &mut Criterion) {
 /// The peers that take any payload. One that lacks a form of receiving does what comes next to it: a peer without
 /// references receives by value, one without batches publishes or receives 64 times.
 fn any_payload<T: Payload>(group: &mut BenchmarkGroup<'_, WallTime>, work: Work) {
+    work.bench(group, "doorbell", || Doorbell::<T>::open(1));
+    work.bench(group, "doorbell_spmc", || DoorbellUnique::<T>::open(1));
     work.bench(group, "tokio", || Tokio::<T>::open(1));
     work.bench(group, "async_broadcast", || AsyncBroadcast::<T>::open(1));
     work.bench(group, "disruptor_mp", DisruptorMulti::<T>::open);

@@ -2,11 +2,13 @@
 
 mod async_broadcast;
 mod disruptor;
+mod doorbell;
 mod photon;
 mod tokio;
 
 pub(crate) use self::async_broadcast::AsyncBroadcast;
 pub(crate) use self::disruptor::{DisruptorMulti, DisruptorSingle};
+pub(crate) use self::doorbell::{Doorbell, DoorbellUnique};
 pub(crate) use self::photon::{PhotonMulti, PhotonSingle};
 pub(crate) use self::tokio::Tokio;
 

@@ -1,9 +1,11 @@
 //! Channels received from tokio tasks: each subscriber is a task, two workers run them all.
 
 mod async_broadcast;
+mod doorbell;
 mod tokio;
 
 pub(crate) use self::async_broadcast::AsyncBroadcast;
+pub(crate) use self::doorbell::{Doorbell, DoorbellBatch};
 pub(crate) use self::tokio::Tokio;
 
 use std::future::Future;

@@ -5,11 +5,13 @@
 //! variable. `cargo run --release -p doorbell-loom` runs the models; `--bin mutants` weakens every ordering and demands that
 //! some model notices.
 
+mod check;
 pub mod child;
 mod models;
 pub mod mutation;
 pub mod parallel;
 pub mod registry;
+mod ringer;
 pub mod sites;
 #[allow(
     dead_code,
@@ -19,6 +21,11 @@ pub mod sites;
 mod sync;
 
 /// The engine, compiled over loom.
-#[allow(dead_code, unused_imports, reason = "the models use a part of the engine's surface")]
+#[allow(
+    dead_code,
+    unused_imports,
+    unexpected_cfgs,
+    reason = "the models use a part of the engine, without its features"
+)]
 #[path = "../../src/ring/mod.rs"]
 pub mod ring;

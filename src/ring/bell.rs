@@ -154,21 +154,21 @@ impl Bell {
     /// Registers the owner of seat `number` to be told by `wakee`, or replaces its wakee. False when the channel is closed.
     ///
     /// The caller then looks once more whether there is something to receive, as `wait` explains.
-    pub(super) fn register(self: &Arc<Self>, number: usize, notice: &Arc<Notice>, wakee: Wakee) -> bool {
-        let mut waiters = self.waiters.lock();
+    pub(super) fn register(bell: &Arc<Self>, number: usize, notice: &Arc<Notice>, wakee: Wakee) -> bool {
+        let mut waiters = bell.waiters.lock();
         let (replaced, was_notified) = match waiters.register(number, notice, wakee) {
             Ok(registered) => registered,
             Err(refused) => {
-                self.notify(waiters, Width::Few(0));
+                bell.notify(waiters, Width::Few(0));
                 drop(refused);
                 return false;
             }
         };
-        if self.backstop && waiters.needs_watch() {
-            waiters.set_watched(ringer::watch(self));
+        if bell.backstop && waiters.needs_watch() {
+            waiters.set_watched(ringer::watch(bell));
         }
         // A notice that the owner has not seen must be handed on all the same.
-        self.notify(waiters, Width::Few(if was_notified { HAND_ON_WIDTH } else { 0 }));
+        bell.notify(waiters, Width::Few(if was_notified { HAND_ON_WIDTH } else { 0 }));
         drop(replaced);
         true
     }
@@ -182,16 +182,16 @@ impl Bell {
     }
 
     /// The owner of seat `number` waits for a publication that may not look for it. False when there is no ringer to ask.
-    pub(super) fn ask_ringer(self: &Arc<Self>, number: usize) -> bool {
-        let mut waiters = self.waiters.lock();
-        if self.backstop && !waiters.is_watched() {
-            waiters.set_watched(ringer::watch(self));
+    pub(super) fn ask_ringer(bell: &Arc<Self>, number: usize) -> bool {
+        let mut waiters = bell.waiters.lock();
+        if bell.backstop && !waiters.is_watched() {
+            waiters.set_watched(ringer::watch(bell));
         }
         let watched = waiters.is_watched();
         waiters.mark_unheard(number);
-        self.notify(waiters, Width::Few(0));
+        bell.notify(waiters, Width::Few(0));
         if watched {
-            self.arm();
+            bell.arm();
         }
         watched
     }

@@ -154,7 +154,7 @@ impl Builder {
     ///
     /// When the capacity or the first sequence is out of bounds. Nothing is allocated then.
     pub fn channel<T: Send + Sync + 'static>(self) -> Result<(Publisher<T>, Subscriber<T>), BuildError> {
-        let core = Arc::new(Core::new(self.checked::<T>()?, false));
+        let core = Arc::new(Core::new(self.checked::<T>()?));
         let subscriber = Subscriber::new(core.clone(), Start::Latest);
         Ok((Publisher::from_core(core), subscriber))
     }
@@ -165,7 +165,7 @@ impl Builder {
     ///
     /// As [`Builder::channel`].
     pub fn spmc<T: Send + Sync + 'static>(self) -> Result<(UniquePublisher<T>, Subscriber<T>), BuildError> {
-        let core = Arc::new(Core::new(self.checked::<T>()?, true));
+        let core = Arc::new(Core::new(self.checked::<T>()?));
         let subscriber = Subscriber::new(core.clone(), Start::Latest);
         Ok((UniquePublisher::from_core(core), subscriber))
     }
@@ -216,7 +216,7 @@ pub fn channel<T: Send + Sync + 'static>(capacity: usize) -> (Publisher<T>, Subs
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Makes a ring that retains `capacity` events, for one publisher and many subscribers: publishing is cheaper by the claim.
+/// Makes a ring that retains `capacity` events, for one publisher, which cannot be cloned or shared, and many subscribers.
 ///
 /// ```
 /// let (mut publisher, mut subscriber) = doorbell::ring::spmc(1024);

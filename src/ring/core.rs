@@ -83,7 +83,7 @@ unsafe impl<T: Send + Sync> Sync for Core<T> {}
 
 impl<T> Core<T> {
     /// Makes the state for a checked `builder`, with one publisher and no subscriber.
-    pub(super) fn new(builder: &Builder, unique: bool) -> Self {
+    pub(super) fn new(builder: &Builder) -> Self {
         let geometry = Geometry::new(builder.capacity);
         let first_seq = builder.first_seq;
         let slots = geometry.slots();
@@ -101,7 +101,7 @@ impl<T> Core<T> {
             geometry,
             on_lag: builder.on_lag.unwrap_or(OnLag::Headroom(geometry.capacity() / 8)),
             wait: builder.wait,
-            always_fence: unique || !builder.backstop,
+            always_fence: !builder.backstop,
             first_seq,
             slots: lap_before_first.into_iter().map(|(_, slot)| slot).collect(),
             asides: (0..slots)

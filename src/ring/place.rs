@@ -49,20 +49,6 @@ impl<T> Core<T> {
         }
     }
 
-    /// Claims `count` sequences from `seq` on, for the only publisher, which knows that `seq` is the next.
-    ///
-    /// # Panics
-    ///
-    /// When fewer are left. Nothing is claimed then.
-    #[inline(always)]
-    pub(super) fn claim_alone(&self, seq: u64, count: u64) {
-        if seq.saturating_add(count) > MAX_SEQ + 1 {
-            exhausted();
-        }
-        // Relaxed: see `tail.read`.
-        self.tail.store(seq + count, ord!("claim.alone", Relaxed));
-    }
-
     /// Publishes `value` as `seq`, which the caller has claimed.
     #[inline(always)]
     pub(super) fn place(&self, seq: u64, value: T) -> Displaced<T> {

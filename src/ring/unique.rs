@@ -9,26 +9,17 @@ use super::stats::RingStats;
 use super::subscriber::Subscriber;
 use crate::sync::Arc;
 
-/// The only publisher of a ring; made by [`spmc`](super::spmc). It claims sequences without an atomic read-modify-write.
+/// The only publisher of a ring; made by [`spmc`](super::spmc).
 ///
-/// Everything said of [`Publisher`](super::Publisher) holds here, but that publishing takes `&mut self` and costs one fence.
+/// That nobody else publishes is checked at compile time: sequences that one call returns and the next are consecutive, and nothing
+/// can come between two publications. Everything else said of [`Publisher`](super::Publisher) holds here, the cost too.
 pub struct UniquePublisher<T: Send + Sync + 'static> {
     core: Arc<Core<T>>,
-    next_seq: u64,
 }
 
 impl<T: Send + Sync + 'static> UniquePublisher<T> {
     pub(super) fn from_core(core: Arc<Core<T>>) -> Self {
-        let next_seq = core.tail();
-        Self { core, next_seq }
-    }
-
-    #[inline(always)]
-    fn claim(&mut self, count: u64) -> u64 {
-        let seq = self.next_seq;
-        self.core.claim_alone(seq, count);
-        self.next_seq = seq + count;
-        seq
+        Self { core }
     }
 
     /// Publishes `value` and returns its sequence. As [`Publisher::publish`](super::Publisher::publish).
@@ -44,8 +35,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// As [`Publisher::publish`](super::Publisher::publish).
     #[inline]
     pub fn publish(&mut self, value: T) -> u64 {
-        let seq = self.claim(1);
-        self.core.publish_claimed(seq, value)
+        self.core.publish_claimed(self.core.claim(), value)
     }
 
     /// Publishes what `build` makes of the sequence. As [`Publisher::publish_with`](super::Publisher::publish_with).
@@ -61,8 +51,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// As [`Publisher::publish_with`](super::Publisher::publish_with).
     #[inline]
     pub fn publish_with(&mut self, build: impl FnOnce(u64) -> T) -> u64 {
-        let seq = self.claim(1);
-        self.core.publish_built(seq, build)
+        self.core.publish_built(self.core.claim(), build)
     }
 
     /// Publishes all items under consecutive sequences. As [`Publisher::publish_batch`](super::Publisher::publish_batch).
@@ -84,7 +73,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     {
         let items = items.into_iter();
         let count = items.len() as u64;
-        let first = self.claim(count);
+        let first = self.core.claim_many(count);
         self.core.publish_all_claimed(first..first + count, items)
     }
 
@@ -121,7 +110,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// assert_eq!(publisher.next_seq(), 1);
     /// ```
     pub fn next_seq(&self) -> u64 {
-        self.next_seq
+        self.core.tail()
     }
 
     /// How many subscribers there are. Others may come and go meanwhile.

@@ -5,15 +5,15 @@
 //!
 //! - **Unclaimed.** The waiter reads the tail by a read-modify-write. Whoever claims the sequence later reads the tail after it,
 //!   and so sees the waiter's flag. A publication needs no fence for that.
-//! - **Claimed, not finished.** The waiter fences and looks at the event again. Publications during which foreign code ran, those of
-//!   unique publishers, and all of a ring without backstop, fence between the event and their look at the flag, so one of the two
-//!   sees the other. A plain publication does not: it takes nanoseconds, unless its thread is preempted. Then the ringer (or, for a
-//!   thread, a timed park) comes back for the waiter.
+//! - **Claimed, not finished.** The waiter fences and looks at the event again. Publications during which foreign code ran, and all
+//!   of a ring without backstop, fence between the event and their look at the flag, so one of the two sees the other. A plain
+//!   publication does not: it takes nanoseconds, unless its thread is preempted. Then the ringer (or, for a thread, a timed park)
+//!   comes back for the waiter.
 
 use core::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use super::bell::{Notice, Wakee};
+use super::bell::{Bell, Notice, Wakee};
 use super::builder::WaitStrategy;
 use super::coop;
 use super::cursor::{Cursor, Found};
@@ -75,7 +75,7 @@ impl Wait {
             None => match self.enlist(cursor, &find, Wakee::Task(cx.waker().clone())) {
                 Enlisted::Asleep => return Poll::Pending,
                 Enlisted::Unheard => {
-                    if !cursor.core().bell.ask_ringer(cursor.number()) {
+                    if !Bell::ask_ringer(&cursor.core().bell, cursor.number()) {
                         cx.waker().wake_by_ref();
                     }
                     return Poll::Pending;
@@ -199,7 +199,7 @@ impl Wait {
         cursor.rest();
         let notice = self.notice.get_or_insert_with(|| Arc::new(Notice::new()));
         let core = cursor.core();
-        if !core.bell.register(cursor.number(), notice, wakee) {
+        if !Bell::register(&core.bell, cursor.number(), notice, wakee) {
             // Closed: what is left, or the close itself, is there to be found.
             self.listed = false;
             return answer(find(cursor)).map_or(Enlisted::Unheard, Enlisted::Answer);

@@ -1,6 +1,62 @@
 //! The models, one file a theme.
+//!
+//! Every model is one small execution, with a fixed number of attempts and a drain after the joins: nothing spins. What is
+//! published before the first thread starts costs loom nothing, so the models start close to the point of interest.
 
+use crate::check::{History, Ledger, Reader, Token, Writer};
 use crate::registry::Model;
+use crate::ring::{self, Publisher};
+use loom::thread::{self, JoinHandle};
+
+mod batch;
+mod close;
+mod diverted;
+mod lag;
+mod lapped;
+mod order;
+mod overwrite;
+mod parking;
+mod subscribe;
+mod unique;
+mod values;
+mod void;
+mod wake;
 
 /// Every model, theme by theme.
-pub(crate) const ALL: &[&[Model]] = &[];
+pub(crate) const ALL: &[&[Model]] = &[
+    order::MODELS,
+    overwrite::MODELS,
+    batch::MODELS,
+    lag::MODELS,
+    void::MODELS,
+    lapped::MODELS,
+    diverted::MODELS,
+    subscribe::MODELS,
+    unique::MODELS,
+    values::MODELS,
+    close::MODELS,
+    parking::MODELS,
+    wake::MODELS,
+];
+
+/// A channel of many publishers with one subscriber, both under audit.
+fn channel(capacity: usize, ledger: &Ledger) -> (Writer<Publisher<Token>>, Reader) {
+    let (publisher, subscriber) = ring::channel(capacity);
+    (Writer::new(publisher, ledger), Reader::new(subscriber))
+}
+
+/// Runs `work` with the writer on a thread of its own, then drops the publisher; the join gives what was published.
+fn publishing(mut writer: Writer, work: impl FnOnce(&mut Writer) + 'static) -> JoinHandle<History> {
+    thread::spawn(move || {
+        work(&mut writer);
+        writer.finish()
+    })
+}
+
+/// The end of most models: everything published is accounted for, and nothing was kept or dropped twice.
+fn conclude(mut reader: Reader, history: &History, ledger: &Ledger) {
+    reader.drain(history.end(1));
+    reader.audit(history);
+    drop(reader);
+    ledger.settle();
+}
