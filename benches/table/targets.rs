@@ -1,0 +1,95 @@
+//! The comparisons that have a target, and those that belong beside them.
+
+/// What the ratio of doorbell's time to the other one's is to be.
+#[derive(Clone, Copy)]
+pub(crate) enum Bound {
+    /// At most this.
+    AtMost(f64),
+    /// At least so many times the deliveries in the same time.
+    Deliveries(f64),
+    /// No target: a stronger form of the peer, or the peer's own figure, for comparison.
+    Shown,
+}
+
+/// One comparison of two measurements.
+pub(crate) struct Target {
+    /// What is done.
+    pub(crate) work: &'static str,
+    /// Doorbell's measurement, as `group/work/who`.
+    pub(crate) ours: &'static str,
+    /// Whom or what it is compared with.
+    pub(crate) peer: &'static str,
+    /// The other measurement.
+    pub(crate) theirs: &'static str,
+    bound: Bound,
+}
+
+impl Target {
+    /// Whether this ratio of times is good enough; `None` without a target.
+    pub(crate) fn is_met(&self, ratio: f64) -> Option<bool> {
+        match self.bound {
+            Bound::AtMost(most) => Some(ratio <= most),
+            Bound::Deliveries(least) => Some(1.0 / ratio >= least),
+            Bound::Shown => None,
+        }
+    }
+
+    /// The ratio of times in the form in which the target is given.
+    pub(crate) fn show(&self, ratio: f64) -> String {
+        match self.bound {
+            Bound::Deliveries(_) => format!("{ratio:.3} (deliveries × {:.1})", 1.0 / ratio),
+            _ if ratio < 10.0 => format!("{ratio:.2}"),
+            _ => format!("{ratio:.0}"),
+        }
+    }
+
+    /// The target in words.
+    pub(crate) fn bound(&self) -> String {
+        match self.bound {
+            Bound::AtMost(most) => format!("≤ {most:.2}"),
+            Bound::Deliveries(least) => format!("deliveries ≥ × {least}"),
+            Bound::Shown => String::new(),
+        }
+    }
+}
+
+const fn row(work: &'static str, ours: &'static str, peer: &'static str, theirs: &'static str, bound: Bound) -> Target {
+    Target {
+        work,
+        ours,
+        peer,
+        theirs,
+        bound,
+    }
+}
+
+use Bound::{AtMost, Deliveries, Shown};
+
+/// In the order of the table.
+#[rustfmt::skip]
+pub(crate) const TARGETS: &[Target] = &[
+    row("publish, 1 idle subscriber", "publish/1_idle/doorbell", "tokio", "publish/1_idle/tokio", AtMost(0.45)),
+    row("publish, 64 idle subscribers", "publish/64_idle/doorbell", "tokio", "publish/64_idle/tokio", AtMost(0.45)),
+    row("spmc publish, 1 idle subscriber", "publish/1_idle/doorbell_spmc", "tokio", "publish/1_idle/tokio", AtMost(0.25)),
+    row("spmc publish, 64 idle subscribers", "publish/64_idle/doorbell_spmc", "tokio", "publish/64_idle/tokio", AtMost(0.25)),
+    row("publish + receive by value", "receive/value_u64x4/doorbell", "tokio", "receive/value_u64x4/tokio", AtMost(0.40)),
+    row("the same, Arc payload", "receive/value_arc/doorbell", "tokio", "receive/value_arc/tokio", AtMost(0.60)),
+    row("the same, String event", "receive/value_string/doorbell", "tokio", "receive/value_string/tokio", Shown),
+    row("publish 64 + batch of 64 by reference", "receive/batch64_u64x4/doorbell", "tokio", "receive/batch64_u64x4/tokio", AtMost(0.33)),
+    row("publish_batch 64 + batch of 64", "receive/publish_batch64_u64x4/doorbell", "tokio", "receive/publish_batch64_u64x4/tokio", AtMost(0.15)),
+    row("paced fan-out to 64 tasks, recv", "fan_out/64_tasks/doorbell", "tokio recv", "fan_out/64_tasks/tokio", Deliveries(5.0)),
+    row("to 512 tasks, recv", "fan_out/512_tasks/doorbell", "tokio recv", "fan_out/512_tasks/tokio", Deliveries(5.0)),
+    row("to 4096 tasks, recv", "fan_out/4096_tasks/doorbell", "tokio recv", "fan_out/4096_tasks/tokio", Deliveries(5.0)),
+    row("to 64 tasks, batch of 64", "fan_out/64_tasks/doorbell_batch", "tokio recv", "fan_out/64_tasks/tokio", Deliveries(14.0)),
+    row("to 512 tasks, batch of 64", "fan_out/512_tasks/doorbell_batch", "tokio recv", "fan_out/512_tasks/tokio", Deliveries(14.0)),
+    row("to 4096 tasks, batch of 64", "fan_out/4096_tasks/doorbell_batch", "tokio recv", "fan_out/4096_tasks/tokio", Deliveries(14.0)),
+    row("to 512 tasks, recv then try_recv", "fan_out/512_tasks/doorbell_drained", "tokio, the same way", "fan_out/512_tasks/tokio_drained", Shown),
+    row("to 512 tasks, batch of 64", "fan_out/512_tasks/doorbell_batch", "tokio, recv then try_recv", "fan_out/512_tasks/tokio_drained", Shown),
+    row("publish with 4096 parked tasks", "parked/publish_4096_tasks/doorbell", "doorbell with 1 parked", "parked/publish_1_tasks/doorbell", AtMost(3.0)),
+    row("tokio: publish with 4096 parked tasks", "parked/publish_4096_tasks/tokio", "tokio with 1 parked", "parked/publish_1_tasks/tokio", Shown),
+    row("until the last of 4096 has it", "parked/last_has_it_4096_tasks/doorbell", "tokio", "parked/last_has_it_4096_tasks/tokio", AtMost(1.0)),
+    row("4 → 4 threads, paced", "contended/4_to_4_paced/doorbell", "tokio blocking_recv", "contended/4_to_4_paced/tokio", AtMost(0.5)),
+    row("4 → 4 threads, paced", "contended/4_to_4_paced/doorbell", "tokio try_recv + yield", "contended/4_to_4_paced/tokio_yield", Shown),
+    row("4 → 4 threads, paced", "contended/4_to_4_paced/doorbell", "photon-ring", "contended/4_to_4_paced/photon_mp", Shown),
+    row("4 → 4 threads, paced", "contended/4_to_4_paced/doorbell", "disruptor", "contended/4_to_4_paced/disruptor_mp", Shown),
+];
