@@ -24,6 +24,7 @@ impl<'a, T: Send + Sync + 'static> Waiting<'a, T> {
     /// # Panics
     ///
     /// When it has given the subscriber back before.
+    #[inline]
     fn poll(&mut self, cx: &mut Context<'_>, find: impl Find<T>) -> Poll<FoundBy<'a, T>> {
         let subscriber = self.0.as_mut().expect("a future was polled after it had completed");
         let found = ready!(subscriber.poll_found(cx, find));
@@ -33,6 +34,7 @@ impl<'a, T: Send + Sync + 'static> Waiting<'a, T> {
 }
 
 impl<T: Send + Sync + 'static> Drop for Waiting<'_, T> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(subscriber) = &mut self.0 {
             subscriber.cancel_wait();
@@ -76,6 +78,7 @@ future!(
 impl<T: Clone + Send + Sync + 'static> Future for Recv<'_, T> {
     type Output = Result<T, RecvError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0
             .poll(cx, Cursor::next)
@@ -86,6 +89,7 @@ impl<T: Clone + Send + Sync + 'static> Future for Recv<'_, T> {
 impl<T: Clone + Send + Sync + 'static> Future for RecvSeq<'_, T> {
     type Output = Result<(u64, T), RecvError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0
             .poll(cx, Cursor::next)
@@ -96,6 +100,7 @@ impl<T: Clone + Send + Sync + 'static> Future for RecvSeq<'_, T> {
 impl<'a, T: Send + Sync + 'static> Future for RecvRef<'a, T> {
     type Output = Result<Ref<'a, T>, RecvError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0
             .poll(cx, Cursor::next)
@@ -122,6 +127,7 @@ impl<'a, T: Send + Sync + 'static> RecvBatch<'a, T> {
 impl<'a, T: Send + Sync + 'static> Future for RecvBatch<'a, T> {
     type Output = Result<Batch<'a, T>, RecvError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let max = self.max;
         let find = move |cursor: &mut Cursor<T>| cursor.next_for_batch(max as u64);
@@ -154,6 +160,7 @@ impl<'a, T: Send + Sync + 'static> RecvLossy<'a, T> {
 impl<T: Clone + Send + Sync + 'static> Future for RecvLossy<'_, T> {
     type Output = Option<T>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             match ready!(self.subscriber.poll_recv(cx)) {

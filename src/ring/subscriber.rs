@@ -67,6 +67,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     }
 
     /// Finds the next event, or has the task woken for it.
+    #[inline]
     pub(super) fn poll_found(&mut self, cx: &mut Context<'_>, find: impl Find<T>) -> Poll<Result<Found<T>, RecvError>> {
         self.wait.poll(&mut self.cursor, cx, find)
     }
@@ -381,6 +382,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     /// assert_eq!(event, Ok("a"));
     /// # });
     /// ```
+    #[inline]
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
         self.poll_found(cx, Cursor::next).map_ok(|found| self.take_clone(found))
     }

@@ -50,6 +50,8 @@ enum Enlisted<T> {
     Answer(Result<Found<T>, RecvError>),
 }
 
+/// What a find means to a wait: `None` when there is nothing yet.
+#[inline(always)]
 fn answer<T>(result: Result<Found<T>, TryRecvError>) -> Option<Result<Found<T>, RecvError>> {
     match result {
         Ok(found) => Some(Ok(found)),
@@ -61,6 +63,7 @@ fn answer<T>(result: Result<Found<T>, TryRecvError>) -> Option<Result<Found<T>, 
 
 impl Wait {
     /// Finds the next event, or has the task woken for it.
+    #[inline]
     pub(super) fn poll<T>(
         &mut self,
         cursor: &mut Cursor<T>,
@@ -68,11 +71,31 @@ impl Wait {
         find: impl Find<T>,
     ) -> Poll<Result<Found<T>, RecvError>> {
         let budget = ready!(coop::poll_proceed(cx));
+        if !self.listed
+            && let Some(answer) = answer(find(cursor))
+        {
+            budget.made_progress();
+            return Poll::Ready(answer);
+        }
+        let answer = ready!(self.poll_patiently(cursor, cx, &find));
+        budget.made_progress();
+        Poll::Ready(answer)
+    }
+
+    /// What [`Wait::poll`] does when there may be something to wait for, or a wait to end.
+    #[cold]
+    #[inline(never)]
+    fn poll_patiently<T>(
+        &mut self,
+        cursor: &mut Cursor<T>,
+        cx: &mut Context<'_>,
+        find: &impl Find<T>,
+    ) -> Poll<Result<Found<T>, RecvError>> {
         self.resume(cursor);
-        let answer = match Self::find_unhurried(cursor, &find) {
+        let answer = match Self::find_unhurried(cursor, find) {
             Some(answer) => answer,
             None if self.listed && cursor.core().bell.keeps(cursor.number(), cx.waker()) => return Poll::Pending,
-            None => match self.enlist(cursor, &find, Wakee::Task(cx.waker().clone())) {
+            None => match self.enlist(cursor, find, Wakee::Task(cx.waker().clone())) {
                 Enlisted::Asleep => return Poll::Pending,
                 Enlisted::Unheard => {
                     if !Bell::ask_ringer(&cursor.core().bell, cursor.number()) {
@@ -84,7 +107,6 @@ impl Wait {
             },
         };
         self.cancel(cursor);
-        budget.made_progress();
         Poll::Ready(answer)
     }
 
