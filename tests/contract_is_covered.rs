@@ -1,6 +1,6 @@
 //! Keeps `docs/contract.md` honest: every sub-clause names a test or a model, and what it names exists.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ const CLAUSES: usize = 9;
 #[derive(Debug, Default)]
 struct SubClause {
     id: String,
+    /// The clause it belongs to.
+    number: usize,
     line: usize,
     tests: Vec<String>,
     models: Vec<String>,
@@ -48,6 +50,7 @@ fn parse(text: &str) -> Contract {
             }
             contract.sub_clauses.push(SubClause {
                 id: expected,
+                number: clause,
                 line: at,
                 ..SubClause::default()
             });
@@ -120,7 +123,7 @@ fn parse_names(line: &str, into: &mut SubClause) -> Result<(), String> {
 fn problems(
     contract: &Contract,
     find_test: impl Fn(&str) -> Result<(), String>,
-    find_model: impl Fn(&str) -> Result<(), String>,
+    find_model: impl Fn(&str, usize) -> Result<(), String>,
 ) -> Vec<String> {
     let mut found = contract.problems.clone();
     for clause in &contract.sub_clauses {
@@ -129,7 +132,10 @@ fn problems(
             found.push(format!("{place} names no test and no model"));
         }
         let missing_tests = clause.tests.iter().filter_map(|name| find_test(name).err());
-        let missing_models = clause.models.iter().filter_map(|name| find_model(name).err());
+        let missing_models = clause
+            .models
+            .iter()
+            .filter_map(|name| find_model(name, clause.number).err());
         found.extend(missing_tests.chain(missing_models).map(|why| format!("{place}: {why}")));
     }
     found
@@ -203,20 +209,26 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The models that `loom-tests` registers, read from its sources.
-fn registered_models() -> BTreeSet<String> {
-    sources(&repository().join("loom-tests/src"))
-        .iter()
-        .flat_map(|path| models_in(&read(path)))
-        .collect()
+/// The models that `loom-tests` registers, each with the clauses that it says it checks, read from its sources.
+fn registered_models() -> BTreeMap<String, Vec<usize>> {
+    let sources = sources(&repository().join("loom-tests/src"));
+    sources.iter().flat_map(|path| models_in(&read(path))).collect()
 }
 
-/// The names in `Model { name: "…", … }` registrations.
-fn models_in(source: &str) -> Vec<String> {
+/// Reads `Model { name: "…", clauses: &[…], … }` registrations.
+fn models_in(source: &str) -> Vec<(String, Vec<usize>)> {
+    let between = |text: &str, start: &str, end: char| {
+        let (_, rest) = text.split_once(start)?;
+        Some(rest.split_once(end)?.0.to_owned())
+    };
     source
-        .match_indices("name: \"")
-        .filter_map(|(at, start)| source[at + start.len()..].split('"').next())
-        .map(str::to_owned)
+        .split("Model {")
+        .filter_map(|registration| {
+            let name = between(registration, "name: \"", '"')?;
+            let clauses = between(registration, "clauses: &[", ']')?;
+            let clauses = clauses.split(',').filter_map(|clause| clause.trim().parse().ok());
+            Some((name, clauses.collect()))
+        })
         .collect()
 }
 
@@ -232,12 +244,10 @@ fn report(problems: &[String]) -> String {
 fn every_clause_names_tests_that_exist() {
     let contract = parse(&read(&repository().join("docs/contract.md")));
     let models = registered_models();
-    let find_model = |name: &str| {
-        if models.contains(name) {
-            Ok(())
-        } else {
-            Err(format!("loom-tests registers no model `{name}`"))
-        }
+    let find_model = |name: &str, clause: usize| match models.get(name) {
+        Some(clauses) if clauses.contains(&clause) => Ok(()),
+        Some(clauses) => Err(format!("model `{name}` says that it checks {clauses:?}")),
+        None => Err(format!("loom-tests registers no model `{name}`")),
     };
     let found = problems(&contract, find_test, find_model);
     assert!(found.is_empty(), "{}", report(&found));
@@ -266,7 +276,7 @@ fn problems_of_sample(names: &str) -> Vec<String> {
             Err(format!("`{name}` is missing"))
         }
     };
-    problems(&parse(&sample(4, names)), look_up, look_up)
+    problems(&parse(&sample(4, names)), look_up, |name, _| look_up(name))
 }
 
 #[test]
@@ -297,6 +307,15 @@ fn what_is_missing_is_noticed() {
             "{names}: {found:?}"
         );
     }
+}
+
+#[test]
+fn registrations_are_read() {
+    let source = r#"Model { name: "a", clauses: &[1, 4], run: a }, Model { name: "b", clauses: &[9], run: b }"#;
+    assert_eq!(
+        models_in(source),
+        [("a".to_owned(), vec![1, 4]), ("b".to_owned(), vec![9])]
+    );
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(crate) async fn task(mut events: Subscriber<Event>) -> Outcome {
             Err(RecvError::Closed) => break,
         }
         // Under a flood every receive is ready at once. Be fair to the other tasks of this worker.
-        tokio::task::yield_now().await;
+        tokio::task::consume_budget().await;
     }
     account.close(events.stats())
 }

@@ -23,6 +23,8 @@ pub(super) struct Cursor<T> {
     floor: u64,
     /// The end of the announced interval, which covers every sequence from `position` on; zero when nothing is announced.
     announced_until: u64,
+    /// What the batch in hand yields below this sequence may have been lost before the batch began.
+    batch_doubtful_below: u64,
     start: u64,
     skipped: u64,
     void: u64,
@@ -105,6 +107,7 @@ impl<T> Cursor<T> {
             position,
             floor,
             announced_until: 0,
+            batch_doubtful_below: 0,
             start: position.max(floor),
             skipped: 0,
             void: 0,
@@ -178,14 +181,18 @@ impl<T> Cursor<T> {
         if self.announced_until < self.position.saturating_add(wanted.min(covers)) {
             self.announced_until = 0;
         }
+        self.batch_doubtful_below = self.core.tail().saturating_sub(self.core.geometry.capacity());
         self.next()
     }
 
-    /// Finds the next event of a batch whose first was found: inside the announced interval, and lost to nobody any more.
+    /// Finds the next event of a batch whose first was found: inside the announced interval, and not lost when the batch began.
     #[inline(always)]
     pub(super) fn next_in_batch(&mut self) -> Option<Found<T>> {
         while self.position < self.announced_until {
             let seq = self.position;
+            if seq < self.batch_doubtful_below && self.is_lost(seq) {
+                return None;
+            }
             let slot = self.core.slot(seq);
             // Acquire: as `locate.stamp`.
             if slot.stamp.load(ord!("batch.stamp", Acquire)) == Stamp::value(seq).word() {

@@ -115,7 +115,6 @@ impl<T> Core<T> {
         if self.bell.has_waiters() {
             self.bell.ring();
         }
-        self.tidy();
     }
 
     /// Rings for what has just been placed. For publications during which foreign code ran, for who knows how long.
@@ -126,12 +125,11 @@ impl<T> Core<T> {
         if self.bell.has_waiters() {
             self.bell.ring();
         }
-        self.tidy();
     }
 
-    /// Frees overflow cells, if there are any that have expired.
+    /// Frees overflow cells, if there are any that have expired. Their drops run here.
     #[inline(always)]
-    fn tidy(&self) {
+    pub(super) fn tidy(&self) {
         // Relaxed: a hint; a cell missed now is found by a later publication.
         if self.limits.live_cells.load(ord!("tidy.hint", Relaxed)) != 0 {
             self.purge();

@@ -12,6 +12,16 @@ struct Claimed<'a, T> {
     rest: Range<u64>,
 }
 
+/// Frees expired overflow cells when dropped: last of all, and without a second panic if the drop of a displaced value panicked.
+struct TidyLast<'a, T>(&'a Core<T>);
+
+impl<T> Drop for TidyLast<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.tidy();
+    }
+}
+
 impl<T> Claimed<'_, T> {
     fn place(&mut self, value: T) -> Option<T> {
         let seq = self.rest.next().expect("as many were claimed");
@@ -34,6 +44,7 @@ impl<T> Core<T> {
     /// Publishes `value` as the claimed `seq`, and rings.
     #[inline(always)]
     pub(super) fn publish_claimed(&self, seq: u64, value: T) -> u64 {
+        let _tidy = TidyLast(self);
         let displaced = self.place(seq, value);
         self.ring();
         drop(displaced);

@@ -348,7 +348,6 @@ impl Rig {
         let index = who % self.followers.len();
         let mut follower = self.followers.swap_remove(index);
         let foretold = follower.model.foretell(&self.ledger);
-        let ahead = follower.model.values_ahead(&self.ledger, max.min(64));
         match follower.real.try_recv_batch(max) {
             Ok(mut batch) => {
                 assert!(matches!(foretold, Answer::Value { .. }), "a batch, but {foretold:?}");
@@ -359,6 +358,8 @@ impl Rig {
                 held.extend((0..after).map_while(|_| batch.next_seq()));
                 drop(batch);
                 (0..publishes % 7).for_each(|turn| self.publish(turn));
+                // What was published meanwhile may extend the batch.
+                let ahead = follower.model.values_ahead(&self.ledger, max.min(64));
                 let got: Vec<_> = held.iter().map(|(seq, value)| (*seq, value.id())).collect();
                 assert!(got.len() <= ahead.len(), "more than was there, or than asked for");
                 assert_eq!(got, ahead[..got.len()]);

@@ -22,13 +22,14 @@ impl Channel for Photon {
 
     fn open(self, publishers: usize, subscribers: usize) -> (Vec<Self::Publisher>, Vec<Self::Subscriber>) {
         let (publisher, ring) = channel_mpmc(CAPACITY);
+        let publisher = Arc::new(publisher);
         let subscribers = (0..subscribers)
             .map(|_| Spinning {
                 subscriber: ring.subscribe(),
                 strategy: self.0,
             })
             .collect();
-        (vec![Arc::new(publisher); publishers], subscribers)
+        ((0..publishers).map(|_| publisher.clone()).collect(), subscribers)
     }
 }
 
