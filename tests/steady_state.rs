@@ -11,7 +11,9 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use doorbell::ring::{Builder, Publisher, Start, Subscriber, TryRecvError, WaitStrategy, Wake, channel, spmc};
+use doorbell::ring::{
+    Builder, Publisher, RecvTimeoutError, Start, Subscriber, TryRecvError, WaitStrategy, Wake, channel, spmc,
+};
 use futures::Stream;
 
 use crate::alloc::allocations;
@@ -292,6 +294,53 @@ fn a_held_reference_costs_a_little_and_then_nothing_again() {
     assert!(idle.try_recv().is_err());
 }
 
+/// Reads everything there is, in one way, and then nothing any more while the publisher goes on for many laps.
+fn idle_after(what: &str, drain: impl Fn(&mut Subscriber<Words>)) {
+    let (publisher, mut subscriber) = channel::<Words>(32);
+    for _ in 0..5 {
+        for count in [1, 20, 32, 40] {
+            publisher.publish_batch(vec![[7; 4]; count]);
+            drain(&mut subscriber);
+            assert_eq!(subscriber.backlog(), 0);
+        }
+    }
+    steady(what, |number| drop_seq(publisher.publish([number; 4])));
+}
+
+#[test]
+fn a_drained_and_idle_subscriber_costs_nothing() {
+    idle_after("publish after try_recv", |subscriber| {
+        while subscriber.try_recv() != Err(TryRecvError::Empty) {}
+    });
+    idle_after("publish after try_recv_ref", |subscriber| {
+        while !matches!(subscriber.try_recv_ref(), Err(TryRecvError::Empty)) {}
+    });
+    for max in [1, 7, 64] {
+        idle_after("publish after try_recv_batch", |subscriber| {
+            loop {
+                match subscriber.try_recv_batch(max) {
+                    Ok(batch) => batch.for_each(|_| {}),
+                    Err(TryRecvError::Empty) => break,
+                    Err(_) => {}
+                }
+            }
+        });
+        idle_after("publish after recv_batch", |subscriber| {
+            let waker = Waker::noop();
+            while let Poll::Ready(batch) = pin!(subscriber.recv_batch(max)).poll(&mut Context::from_waker(waker)) {
+                batch.map_or((), |batch| batch.for_each(|_| {}));
+            }
+        });
+    }
+    idle_after("publish after recv_timeout", |subscriber| {
+        while subscriber.recv_timeout(Duration::ZERO) != Err(RecvTimeoutError::Timeout) {}
+    });
+    idle_after("publish after a lag", |subscriber| {
+        while subscriber.try_recv().is_ok() {}
+        while subscriber.try_iter().next().is_some() {}
+    });
+}
+
 #[test]
 fn subscribing_again_and_again() {
     let (publisher, _subscriber): (Publisher<Words>, _) = channel(8);
@@ -318,6 +367,7 @@ fn strings_are_copied_only_by_value() {
         }
     });
     assert_eq!(count, 200, "one for each string, none for reading it");
+    assert!(matches!(by_ref.try_recv_ref(), Err(TryRecvError::Empty)));
     assert!(published > 0);
     while by_value.try_recv() != Err(TryRecvError::Empty) {}
     let count = allocations(|| {

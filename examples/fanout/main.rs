@@ -54,7 +54,7 @@ fn run(options: &Options) -> Result<u8, Failure> {
     let interrupt = Interrupt::listen(to_publisher.clone())
         .map_err(|error| Failure::new(format!("cannot listen for Ctrl-C: {error}")))?;
 
-    let (publisher, subscriber) = ring::channel::<Event>(options.capacity);
+    let (publisher, subscriber) = ring::channel::<Event>(options.capacity());
     let team = Team::start(options, &subscriber, &interrupt)
         .map_err(|error| Failure::new(format!("cannot start the subscribers: {error}")))?;
     drop(subscriber);

@@ -33,7 +33,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_most(1_000))]
     pub(crate) threads: usize,
 
-    /// Subscribers that are too slow: tokio tasks that sleep after every event
+    /// Subscribers that are too slow: tokio tasks that sleep after every event until the input ends
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_most(100_000))]
     pub(crate) slow: usize,
 
@@ -41,9 +41,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MS", default_value_t = 1)]
     pub(crate) delay_ms: u64,
 
-    /// Events that the ring retains
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = from_one_to(1 << 24))]
-    pub(crate) capacity: usize,
+    /// Events that the ring retains [default: 1024 for the built-in log, else 16384]
+    #[arg(long, value_name = "N", value_parser = from_one_to(1 << 24))]
+    pub(crate) capacity: Option<usize>,
 
     /// Events per second; 0 publishes flat out [default: 2000 for the built-in log, else 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
@@ -63,6 +63,12 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// The built-in log is short: with the smaller ring it shows what a lag looks like.
+    pub(crate) fn capacity(&self) -> usize {
+        let default = if self.input.is_none() { 1024 } else { 16 * 1024 };
+        self.capacity.unwrap_or(default)
+    }
+
     /// Events per second, or `None` for flat out.
     pub(crate) fn events_per_second(&self) -> Option<u64> {
         let default = if self.input.is_none() { 2_000 } else { 0 };

@@ -28,7 +28,7 @@ impl Report {
     ) -> Self {
         Self {
             source,
-            capacity: options.capacity,
+            capacity: options.capacity(),
             max_line: options.max_line,
             events_per_second_asked: options.events_per_second(),
             published,

@@ -28,7 +28,8 @@ pub(crate) async fn task(mut events: Subscriber<Event>) -> Outcome {
             Err(RecvError::Lagged(lagged)) => account.lagged(lagged),
             Err(RecvError::Closed) => break,
         }
-        // Under a flood every receive is ready at once. Be fair to the other tasks of this worker.
+        // Under a flood every receive is ready at once: be fair to the other tasks of this worker. With the feature `tokio`
+        // the ring does this by itself.
         tokio::task::consume_budget().await;
     }
     account.close(events.stats())
@@ -55,7 +56,10 @@ pub(crate) async fn slow(mut events: Subscriber<Event>, delay: Duration, mut int
         match events.recv().await {
             Ok(event) => {
                 account.received(&event, Instant::now());
-                interrupt.sleep(delay).await;
+                // What is left when the input has ended is drained without dawdling.
+                if !events.is_closed() {
+                    interrupt.sleep(delay).await;
+                }
             }
             Err(RecvError::Lagged(lagged)) => account.lagged(lagged),
             Err(RecvError::Closed) => break,

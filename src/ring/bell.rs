@@ -292,7 +292,9 @@ impl Bell {
                 }
             }
             for wakee in told {
-                if catch_unwind(AssertUnwindSafe(|| wakee.wake())).is_err() {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| wakee.wake())) {
+                    // Dropping the payload could panic again; a leak is the lesser evil.
+                    core::mem::forget(panic);
                     self.owe_hand_on();
                 }
             }

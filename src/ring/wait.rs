@@ -222,9 +222,9 @@ impl Wait {
         let notice = self.notice.get_or_insert_with(|| Arc::new(Notice::new()));
         let core = cursor.core();
         if !Bell::register(&core.bell, cursor.number(), notice, wakee) {
-            // Closed: what is left, or the close itself, is there to be found.
+            // What is left, or the close itself, is there to be found.
             self.listed = false;
-            return answer(find(cursor)).map_or(Enlisted::Unheard, Enlisted::Answer);
+            return Enlisted::Answer(answer(find(cursor)).unwrap_or(Err(RecvError::Closed)));
         }
         self.listed = true;
         if fault!("park.unchecked") {
