@@ -4,12 +4,12 @@
 //! nothing for it. Whoever is due for two turns is notified by it, so at most about two turns and the scheduler's delay after a
 //! publication.
 
-use std::sync::{OnceLock, Weak};
+use std::sync::OnceLock;
 use std::thread::Thread;
 use std::time::Duration;
 
 use crate::ring::Bell;
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, fence};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak, downgrade, fence};
 
 /// The time between two looks.
 const TURN: Duration = Duration::from_millis(1);
@@ -33,7 +33,7 @@ pub(crate) fn watch(bell: &Arc<Bell>) -> bool {
     };
     let mut bells = ringer.bells.lock();
     bells.retain(|bell| bell.strong_count() != 0);
-    bells.push(Arc::downgrade(bell));
+    bells.push(downgrade(bell));
     true
 }
 

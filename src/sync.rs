@@ -6,7 +6,7 @@
 pub(crate) use core::sync::atomic::Ordering;
 pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, fence};
 pub(crate) use parking_lot::MutexGuard;
-pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::{Arc, Weak};
 
 /// An ordering with a name: the name is a row of `docs/memory-ordering.md`, and the models weaken it by that name.
 macro_rules! ord {
@@ -53,6 +53,11 @@ pub(crate) const HAND_ON_WIDTH: usize = 8;
 /// Threads, as far as the engine needs them.
 pub(crate) mod thread {
     pub(crate) use std::thread::{Thread, current, park, park_timeout, yield_now};
+}
+
+/// A reference that does not keep its target. (loom's `Arc` has no such method.)
+pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
+    Arc::downgrade(arc)
 }
 
 /// One turn of a busy wait.

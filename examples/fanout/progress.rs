@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::publish::Published;
 
 /// How often the line is written anew.
-const REFRESH: Duration = Duration::from_millis(100);
+pub(crate) const REFRESH: Duration = Duration::from_millis(100);
 
 /// A bar when the size of the input is known, else a spinner.
 #[derive(Debug)]
@@ -38,7 +38,8 @@ impl Progress {
 
     /// Cheap enough to call after every event.
     pub(crate) fn show(&self, published: &Published, publisher: &Publisher<Event>) {
-        if self.bar.is_hidden() || self.shown.get().elapsed() < REFRESH {
+        let nothing_to_say = published.started.is_none() || self.shown.get().elapsed() < REFRESH;
+        if self.bar.is_hidden() || nothing_to_say {
             return;
         }
         self.shown.set(Instant::now());

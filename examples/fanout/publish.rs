@@ -1,7 +1,7 @@
 //! The publisher's side: takes lines as they come and publishes them, at a pace or flat out.
 
 use std::io;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use doorbell::ring::Publisher;
@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::interrupt::Interrupt;
 use crate::lines::Oddities;
 use crate::pace::Schedule;
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::reader::{Chunk, FromReader};
 
 /// What went into the ring.
@@ -39,7 +39,7 @@ pub(crate) fn publish_all(
     let mut published = Published::default();
     let mut schedule = events_per_second.map(Schedule::new);
     while !interrupt.is_raised() {
-        match reader.recv() {
+        match reader.recv_timeout(progress::REFRESH) {
             Ok(FromReader::Chunk(chunk)) => {
                 published.bytes += chunk.bytes;
                 published.oddities = chunk.oddities;
@@ -59,7 +59,9 @@ pub(crate) fn publish_all(
                 published.failure = failure;
                 break;
             }
-            Ok(FromReader::Interrupted) | Err(_) => break,
+            Ok(FromReader::Interrupted) | Err(RecvTimeoutError::Disconnected) => break,
+            // The subscribers go on, and so does what is shown of them.
+            Err(RecvTimeoutError::Timeout) => progress.show(&published, publisher),
         }
     }
     published.elapsed = published.started.map_or(Duration::ZERO, |started| started.elapsed());

@@ -1,6 +1,27 @@
 //! The engine's synchronisation facade, with loom's types behind the same surface as `src/sync.rs`.
 
 pub(crate) use loom::sync::Arc;
+
+/// Stands for a weak reference, which loom does not have: keeps its target, so that only the time of its drop differs.
+#[derive(Debug)]
+pub(crate) struct Weak<T>(Arc<T>);
+
+impl<T> Weak<T> {
+    pub(crate) fn upgrade(&self) -> Option<Arc<T>> {
+        Some(self.0.clone())
+    }
+}
+
+impl<T> Clone for Weak<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// See [`Weak`].
+pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
+    Weak(arc.clone())
+}
 pub(crate) use loom::sync::atomic::Ordering;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, fence};
 

@@ -179,7 +179,7 @@ impl<T> Cursor<T> {
     pub(super) fn next_for_batch(&mut self, wanted: u64) -> Result<Found<T>, TryRecvError> {
         let covers = self.core.geometry.announced();
         if self.announced_until < self.position.saturating_add(wanted.min(covers)) {
-            self.announced_until = 0;
+            self.withdraw();
         }
         self.batch_doubtful_below = self.core.tail().saturating_sub(self.core.geometry.capacity());
         self.next()
@@ -238,17 +238,16 @@ impl<T> Cursor<T> {
     #[inline(never)]
     fn next_slowly(&mut self) -> Result<Found<T>, TryRecvError> {
         loop {
+            if self.position < self.floor {
+                // As if never sent; if the ring has not come that far, wait where it is.
+                self.position = self.floor.min(self.core.tail());
+            }
             let seq = self.position;
             match self.locate(seq) {
                 Located::Value(value) if seq >= self.floor => return Ok(Found { seq, value }),
                 Located::Void if seq >= self.floor => self.pass_void(),
-                // Below the floor: as if never sent.
-                Located::Value(_) | Located::Void => self.position += 1,
-                Located::Lost => {
-                    if let Some(lagged) = self.lag() {
-                        return Err(TryRecvError::Lagged(lagged));
-                    }
-                }
+                Located::Lost if seq >= self.floor => return Err(TryRecvError::Lagged(self.lag())),
+                Located::Value(_) | Located::Void | Located::Lost => {}
                 Located::Unpublished => {
                     // The order matters: what was published before the close is seen after it.
                     if !self.core.is_closed() {
@@ -365,9 +364,9 @@ impl<T> Cursor<T> {
         self.advance();
     }
 
-    /// Jumps over what is lost. `None` when all of it was below the floor.
-    fn lag(&mut self) -> Option<Lagged> {
-        let first_missed = self.position();
+    /// Jumps over what is lost.
+    fn lag(&mut self) -> Lagged {
+        let first_missed = self.position;
         let tail = self.core.tail();
         let oldest = tail - self.core.geometry.capacity();
         let resume_at = match self.core.on_lag {
@@ -375,22 +374,18 @@ impl<T> Cursor<T> {
             OnLag::Headroom(headroom) => oldest.saturating_add(headroom).min(tail),
             OnLag::Latest => tail,
         };
-        debug_assert!(resume_at > self.position, "a lost sequence lies below the oldest one");
+        debug_assert!(resume_at > first_missed, "what is lost lies below the oldest");
         self.withdraw();
         self.position = resume_at;
-        let position = self.position();
-        self.seat().show_position(position);
-        let skipped = resume_at.saturating_sub(first_missed);
-        if skipped == 0 {
-            return None;
-        }
+        self.seat().show_position(resume_at);
+        let skipped = resume_at - first_missed;
         self.skipped += skipped;
         self.lag_events += 1;
-        Some(Lagged {
+        Lagged {
             skipped,
             first_missed,
             resume_at,
-        })
+        }
     }
 }
 

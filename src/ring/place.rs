@@ -30,6 +30,9 @@ impl<T> Core<T> {
     ///
     /// When fewer are left. Nothing is claimed then.
     pub(super) fn claim_many(&self, count: u64) -> u64 {
+        if count == 0 {
+            return self.tail();
+        }
         // Relaxed: only compared.
         let mut seq = self.tail.load(ord!("claim_many.read", Relaxed));
         loop {

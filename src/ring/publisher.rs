@@ -7,7 +7,7 @@ use super::builder::Start;
 use super::core::Core;
 use super::stats::RingStats;
 use super::subscriber::Subscriber;
-use crate::sync::Arc;
+use crate::sync::{Arc, Weak, downgrade};
 
 /// Publishes to a ring; made by [`channel`](super::channel). Clones publish to the same ring, from any thread.
 ///
@@ -175,7 +175,8 @@ impl<T: Send + Sync + 'static> Publisher<T> {
         self.core.stats()
     }
 
-    /// A handle that can become a publisher again while another one keeps the channel open. It keeps the ring's memory.
+    /// A handle that can become a publisher again while another one keeps the channel open. It keeps neither the channel nor its
+    /// events.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -188,7 +189,7 @@ impl<T: Send + Sync + 'static> Publisher<T> {
     #[must_use]
     pub fn downgrade(&self) -> WeakPublisher<T> {
         WeakPublisher {
-            core: self.core.clone(),
+            core: downgrade(&self.core),
         }
     }
 
@@ -226,7 +227,7 @@ impl<T: Send + Sync + 'static> fmt::Debug for Publisher<T> {
 
 /// A publisher that does not keep the channel open; made by [`Publisher::downgrade`].
 pub struct WeakPublisher<T: Send + Sync + 'static> {
-    core: Arc<Core<T>>,
+    core: Weak<Core<T>>,
 }
 
 impl<T: Send + Sync + 'static> WeakPublisher<T> {
@@ -238,9 +239,8 @@ impl<T: Send + Sync + 'static> WeakPublisher<T> {
     /// assert!(weak.upgrade().is_some());
     /// ```
     pub fn upgrade(&self) -> Option<Publisher<T>> {
-        self.core
-            .publisher_revived()
-            .then(|| Publisher::from_core(self.core.clone()))
+        let core = self.core.upgrade()?;
+        core.publisher_revived().then(|| Publisher::from_core(core))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::sync::HeldRead;
 ///
 /// Publishers go on meanwhile: if they come around to the event's slot they publish elsewhere. Until the subscriber receives
 /// again, waits or is dropped, the ring keeps the events of the interval that the subscriber has announced (at most 64 sequences,
-/// and about half the capacity at most), even if they are lost to everybody else.
+/// and an eighth of the capacity, rounded up), even if they are lost to everybody else.
 ///
 /// ```
 /// use doorbell::ring;

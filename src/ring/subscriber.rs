@@ -136,7 +136,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
 
     /// Receives a run of up to `max` events by reference, if there is at least one.
     ///
-    /// A batch holds at most 64 events, and at most about half the capacity. If it holds any, it is decided at its start that they
+    /// A batch holds at most 64 events, and at most an eighth of the capacity, rounded up. If it holds any, it is decided at its start that they
     /// are not lost. With `max` zero the batch is empty.
     ///
     /// Costs one fence for the batch, and a look at each event.
