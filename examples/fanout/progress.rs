@@ -44,7 +44,9 @@ impl Progress {
         }
         self.shown.set(Instant::now());
         let stats = publisher.stats();
-        let behind = stats.slowest_position.map_or(0, |slowest| stats.next_seq - slowest);
+        let behind = stats
+            .slowest_position
+            .map_or(0, |slowest| stats.next_seq.saturating_sub(slowest));
         let elapsed = published.started.map_or(0.0, |started| started.elapsed().as_secs_f64());
         self.bar.set_position(published.bytes);
         self.bar.set_message(format!(

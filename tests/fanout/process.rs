@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The example, built the way this test is. Cargo builds it for a run of all tests, but not for one of this test alone.
-pub fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(build).clone()
 }
@@ -45,21 +45,21 @@ fn build() -> PathBuf {
 }
 
 /// A program and its arguments.
-pub struct Command(std::process::Command);
+pub(crate) struct Command(std::process::Command);
 
 /// The example with these arguments.
-pub fn fanout<const N: usize>(arguments: [&str; N]) -> Command {
+pub(crate) fn fanout<const N: usize>(arguments: [&str; N]) -> Command {
     Command::new(program(), arguments.map(OsString::from))
 }
 
 impl Command {
-    pub fn new<const N: usize>(program: impl Into<OsString>, arguments: [OsString; N]) -> Self {
+    pub(crate) fn new<const N: usize>(program: impl Into<OsString>, arguments: [OsString; N]) -> Self {
         let mut command = std::process::Command::new(program.into());
         command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
         Self(command)
     }
 
-    pub fn start(mut self) -> Process {
+    pub(crate) fn start(mut self) -> Process {
         let all = self
             .0
             .stdin(Stdio::piped())
@@ -69,7 +69,7 @@ impl Command {
     }
 
     /// Runs the program with this standard input.
-    pub fn run_with(self, input: &[u8]) -> Run {
+    pub(crate) fn run_with(self, input: &[u8]) -> Run {
         let mut process = self.start();
         let mut stdin = process.stdin();
         thread::scope(|scope| {
@@ -81,29 +81,29 @@ impl Command {
 }
 
 /// A running program.
-pub struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Process {
     /// Its standard input, to write to; closed when dropped.
-    pub fn stdin(&mut self) -> ChildStdin {
+    pub(crate) fn stdin(&mut self) -> ChildStdin {
         self.0.stdin.take().expect("asked for once")
     }
 
     /// Its standard output, to read from.
-    pub fn stdout(&mut self) -> ChildStdout {
+    pub(crate) fn stdout(&mut self) -> ChildStdout {
         self.0.stdout.take().expect("asked for once")
     }
 
     /// What Ctrl-C does.
     #[cfg(unix)]
-    pub fn interrupt(&self) {
+    pub(crate) fn interrupt(&self) {
         let process = self.0.id().to_string();
         let kill = std::process::Command::new("kill").args(["-INT", &process]).status();
         assert!(kill.expect("kill runs").success());
     }
 
     /// Waits for the end and gathers what was written.
-    pub fn finish(mut self) -> Run {
+    pub(crate) fn finish(mut self) -> Run {
         let stdout = gather(self.0.stdout.take());
         let stderr = gather(self.0.stderr.take());
         let limit = Instant::now() + LIMIT;
@@ -140,20 +140,20 @@ fn gather(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String
 
 /// A run that has ended.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// `None` when a signal ended it.
-    pub status: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+    pub(crate) status: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Run {
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// The program did nothing, and said why on standard error.
-    pub fn is_refused(&self, status: i32, why: &str) {
+    pub(crate) fn is_refused(&self, status: i32, why: &str) {
         assert_eq!(
             (self.status, self.stdout.as_str()),
             (Some(status), ""),

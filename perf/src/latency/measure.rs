@@ -1,0 +1,168 @@
+//! One round: a paced publisher, its subscribers, and the histograms.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use hdrhistogram::Histogram;
+use tokio::runtime::Runtime;
+
+use super::channel::{Channel, Received};
+
+/// What the subscribers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Receivers {
+    /// A thread each, which blocks
+    Threads,
+    /// A tokio task each, on a runtime with a worker per core
+    Tasks,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) receivers: Receivers,
+    pub(crate) subscribers: usize,
+    /// Messages per second.
+    pub(crate) rate: u64,
+    pub(crate) capacity: usize,
+    pub(crate) length: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Measurement {
+    /// Nanoseconds from due to received.
+    pub(crate) latency: Histogram<u64>,
+    /// Nanoseconds from due to published: what the harness itself adds to every latency.
+    pub(crate) lateness: Histogram<u64>,
+    pub(crate) lost: u64,
+}
+
+impl Default for Measurement {
+    fn default() -> Self {
+        let histogram = Histogram::new(3).expect("3 significant digits are supported");
+        Self {
+            latency: histogram.clone(),
+            lateness: histogram,
+            lost: 0,
+        }
+    }
+}
+
+impl Measurement {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.latency += other.latency;
+        self.lateness += other.lateness;
+        self.lost += other.lost;
+    }
+}
+
+/// Measures one round.
+pub(crate) fn round<C: Channel>(setting: Setting) -> Measurement {
+    let (publisher, first) = C::open(setting.capacity);
+    let epoch = Instant::now();
+    let warm_up = setting.length / 10;
+    let team = Team::start::<C>(setting, first, epoch, warm_up);
+    let mut sum = Measurement::default();
+    publish::<C>(&publisher, setting, epoch, &mut sum.lateness);
+    drop(publisher);
+    for part in team.join() {
+        sum.add(part);
+    }
+    sum
+}
+
+fn publish<C: Channel>(publisher: &C::Publisher, setting: Setting, epoch: Instant, lateness: &mut Histogram<u64>) {
+    let messages = setting.length.as_nanos() * u128::from(setting.rate) / 1_000_000_000;
+    let start = Instant::now();
+    for message in 0..messages {
+        // Computed from the start, so that nothing adds up: a late message makes none of the later ones late.
+        let due = start + Duration::from_nanos((message * 1_000_000_000 / u128::from(setting.rate)) as u64);
+        wait_until(due);
+        record(lateness, due.elapsed());
+        C::publish(publisher, [(due - epoch).as_nanos() as u64, 0, 0, 0]);
+    }
+}
+
+/// Sleeps while there is time, and waits out the rest awake: a sleeper wakes late.
+fn wait_until(due: Instant) {
+    const OVERSLEEP: Duration = Duration::from_micros(150);
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        match left.checked_sub(OVERSLEEP) {
+            _ if left.is_zero() => return,
+            Some(sleep) if !sleep.is_zero() => thread::sleep(sleep),
+            _ => thread::yield_now(),
+        }
+    }
+}
+
+/// The subscribers of a round, running.
+enum Team {
+    Threads(Vec<thread::JoinHandle<Measurement>>),
+    Tasks(Runtime, Vec<tokio::task::JoinHandle<Measurement>>),
+}
+
+impl Team {
+    fn start<C: Channel>(setting: Setting, first: C::Subscriber, epoch: Instant, warm_up: Duration) -> Self {
+        let subscribers = (0..setting.subscribers).map(|_| C::another(&first));
+        match setting.receivers {
+            Receivers::Threads => {
+                let start = |subscriber| thread::spawn(move || follow_blocking::<C>(subscriber, epoch, warm_up));
+                Self::Threads(subscribers.map(start).collect())
+            }
+            Receivers::Tasks => {
+                let runtime = Runtime::new().expect("a runtime starts");
+                let start = |subscriber| runtime.spawn(follow::<C>(subscriber, epoch, warm_up));
+                let tasks = subscribers.map(start).collect();
+                Self::Tasks(runtime, tasks)
+            }
+        }
+    }
+
+    fn join(self) -> Vec<Measurement> {
+        const PANICKED: &str = "a subscriber panicked";
+        match self {
+            Self::Threads(threads) => threads
+                .into_iter()
+                .map(|thread| thread.join().expect(PANICKED))
+                .collect(),
+            Self::Tasks(runtime, tasks) => tasks
+                .into_iter()
+                .map(|task| runtime.block_on(task).expect(PANICKED))
+                .collect(),
+        }
+    }
+}
+
+fn follow_blocking<C: Channel>(mut subscriber: C::Subscriber, epoch: Instant, warm_up: Duration) -> Measurement {
+    let mut part = Measurement::default();
+    while note(C::receive_blocking(&mut subscriber), epoch, warm_up, &mut part) {}
+    part
+}
+
+async fn follow<C: Channel>(mut subscriber: C::Subscriber, epoch: Instant, warm_up: Duration) -> Measurement {
+    let mut part = Measurement::default();
+    while note(C::receive(&mut subscriber).await, epoch, warm_up, &mut part) {}
+    part
+}
+
+/// Whether to go on.
+fn note(received: Received, epoch: Instant, warm_up: Duration, part: &mut Measurement) -> bool {
+    match received {
+        Received::Message([due, ..]) => {
+            let due = Duration::from_nanos(due);
+            if due >= warm_up {
+                record(&mut part.latency, epoch.elapsed().saturating_sub(due));
+            }
+        }
+        Received::Lost(messages) => part.lost += messages,
+        Received::Closed => return false,
+    }
+    true
+}
+
+fn record(histogram: &mut Histogram<u64>, time: Duration) {
+    *histogram += (time.as_nanos() as u64).max(1);
+}

@@ -1,0 +1,114 @@
+//! `latency`: from the instant a message was due until each subscriber has it, doorbell beside tokio's broadcast.
+
+mod channel;
+mod measure;
+mod plot;
+mod report;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use self::channel::{Doorbell, Tokio};
+use self::measure::{Measurement, Receivers, Setting};
+use crate::units::say;
+
+/// Measure publish-to-receive latency at fixed rates, doorbell beside tokio's broadcast channel
+///
+/// One thread publishes on a schedule that never drifts. Latency runs from the instant a message was due, not from when the
+/// publisher got round to it: a stall is charged to every message it delays.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Messages per second
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000],
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    rates: Vec<u64>,
+
+    /// Numbers of subscribers
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 8])]
+    subscribers: Vec<usize>,
+
+    /// What the subscribers are
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum,
+          default_values_t = [Receivers::Threads, Receivers::Tasks])]
+    receivers: Vec<Receivers>,
+
+    /// Messages that the channel retains
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    capacity: usize,
+
+    /// Seconds of each round; the first tenth is not counted
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    seconds: f64,
+
+    /// Rounds per setting, in which the channels take turns
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: u32,
+
+    /// Write the table to this file too, as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
+    /// Draw the distributions to this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// Both channels under one setting.
+#[derive(Debug)]
+struct Comparison {
+    setting: Setting,
+    doorbell: Measurement,
+    tokio: Measurement,
+}
+
+impl Comparison {
+    fn named(&self) -> [(&'static str, &Measurement); 2] {
+        [("doorbell", &self.doorbell), ("tokio", &self.tokio)]
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let length = Duration::try_from_secs_f64(options.seconds).map_err(|error| format!("--seconds: {error}"))?;
+    let mut comparisons = Vec::new();
+    say(report::HEAD);
+    for &receivers in &options.receivers {
+        for &subscribers in &options.subscribers {
+            for &rate in &options.rates {
+                let setting = Setting {
+                    receivers,
+                    subscribers,
+                    rate,
+                    capacity: options.capacity,
+                    length,
+                };
+                let comparison = compare(setting, options.rounds);
+                say(&report::rows(&comparison));
+                comparisons.push(comparison);
+            }
+        }
+    }
+    if let Some(path) = &options.csv {
+        let text = report::csv(&comparisons);
+        std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    if let Some(path) = &options.svg {
+        plot::draw(path, &comparisons).map_err(|error| format!("cannot draw {}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn compare(setting: Setting, rounds: u32) -> Comparison {
+    let mut doorbell = Measurement::default();
+    let mut tokio = Measurement::default();
+    for _ in 0..rounds {
+        doorbell.add(measure::round::<Doorbell>(setting));
+        tokio.add(measure::round::<Tokio>(setting));
+    }
+    Comparison {
+        setting,
+        doorbell,
+        tokio,
+    }
+}

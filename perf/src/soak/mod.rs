@@ -1,0 +1,130 @@
+//! `soak`: everything at once, for as long as you like; ends with an error if an event, a drop or memory went astray.
+
+mod memory;
+mod payload;
+mod publish;
+mod subscribe;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use doorbell::ring::{self, Publisher};
+use tokio::runtime::Runtime;
+
+use self::memory::Memory;
+use self::payload::Payload;
+use self::subscribe::Tally;
+use crate::units::{count, say};
+
+/// Publish and subscribe in every way at once, and check conservation, payloads and memory
+///
+/// Threads publish in bursts, with pauses, batches and panicking closures; threads and tasks receive by value, by reference
+/// and in batches, one of them slowly; others subscribe and leave all the time.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How long, in seconds
+    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    duration: f64,
+
+    /// Publishing threads
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    publishers: u64,
+
+    /// Subscribers of each of the six ways to receive
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    subscribers: u64,
+
+    /// Events that the ring retains
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    capacity: usize,
+}
+
+/// How often memory is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let length = Duration::try_from_secs_f64(options.duration).map_err(|error| format!("--duration: {error}"))?;
+    let runtime = Runtime::new().map_err(|error| format!("cannot start a runtime: {error}"))?;
+    let (publisher, first) = ring::channel::<Payload>(options.capacity);
+    let stop = AtomicBool::new(false);
+    let mut memory = Memory::new(length / 5, live_bound(options));
+    let tallies = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        let mut tasks = Vec::new();
+        for _ in 0..options.subscribers {
+            for way in subscribe::THREADS {
+                let subscriber = first.clone();
+                threads.push(scope.spawn(move || way(subscriber)));
+            }
+            tasks.push(runtime.spawn(subscribe::task_by_value(first.clone())));
+            tasks.push(runtime.spawn(subscribe::task_in_batches(first.clone())));
+            tasks.push(runtime.spawn(subscribe::slow_task(first.clone())));
+        }
+        drop(first);
+        let passing = publisher.downgrade();
+        threads.push(scope.spawn(move || subscribe::come_and_go(&passing)));
+        for seed in 1..=options.publishers {
+            let (publisher, stop) = (publisher.clone(), &stop);
+            scope.spawn(move || publish::publish_until(stop, &publisher, seed));
+        }
+        watch(length, &publisher, &mut memory);
+        stop.store(true, Ordering::Relaxed);
+        drop(publisher);
+        const PANICKED: &str = "a subscriber panicked";
+        let threads = threads.into_iter().map(|thread| thread.join().expect(PANICKED));
+        let tasks = tasks.into_iter().map(|task| runtime.block_on(task).expect(PANICKED));
+        threads.chain(tasks).collect::<Vec<Tally>>()
+    });
+    drop(runtime);
+    conclude(&tallies, &memory)
+}
+
+/// Payloads that may be alive at once: twice the capacity, what each reader announces and holds, what each publisher has in
+/// hand. See the memory clause of `docs/contract.md`.
+fn live_bound(options: &Options) -> u64 {
+    let readers = 6 * options.subscribers + 1;
+    2 * options.capacity as u64 + readers * 65 + options.publishers * (publish::BATCH + 2)
+}
+
+fn watch(length: Duration, publisher: &Publisher<Payload>, memory: &mut Memory) {
+    let start = Instant::now();
+    let mut lines = 0;
+    while start.elapsed() < length {
+        thread::sleep(LOOK.min(length.saturating_sub(start.elapsed())));
+        memory.look(start.elapsed());
+        let seconds = start.elapsed().as_secs();
+        if seconds > lines {
+            lines = seconds;
+            let stats = publisher.stats();
+            say(&format!(
+                "{seconds:>6} s  {:>14} published  {:>9} void  {:>3} subscribers  {memory}\n",
+                count(stats.published),
+                count(stats.void),
+                stats.subscribers,
+            ));
+        }
+    }
+}
+
+fn conclude(tallies: &[Tally], memory: &Memory) -> Result<(), String> {
+    say("\n");
+    for tally in tallies {
+        say(&format!("{tally}\n"));
+    }
+    let mut problems: Vec<String> = tallies
+        .iter()
+        .flat_map(|tally| tally.problems.iter().cloned())
+        .collect();
+    problems.extend(memory.problems());
+    if payload::live() != 0 {
+        problems.push(format!("{} payloads were never dropped", payload::live()));
+    }
+    if problems.is_empty() {
+        say("\nevery event accounted for, every payload whole and dropped once, memory flat\n");
+        Ok(())
+    } else {
+        Err(problems.join("\n"))
+    }
+}

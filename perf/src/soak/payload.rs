@@ -1,0 +1,45 @@
+//! What is published: heap memory that shows when it is read torn or after its end, and a count of what is alive.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+static LIVE: AtomicI64 = AtomicI64::new(0);
+
+/// In every word of a payload that has been dropped.
+const DEAD: u64 = 0xDEAD_DEAD_DEAD_DEAD;
+
+/// Eight words that are all the same.
+#[derive(Debug)]
+pub(crate) struct Payload(Box<[u64; 8]>);
+
+impl Payload {
+    pub(crate) fn new(word: u64) -> Self {
+        LIVE.fetch_add(1, Ordering::Relaxed);
+        Self(Box::new([word; 8]))
+    }
+
+    /// Whether it is what somebody published.
+    pub(crate) fn is_whole(&self) -> bool {
+        let first = self.0[0];
+        first != DEAD && self.0.iter().all(|word| *word == first)
+    }
+}
+
+impl Clone for Payload {
+    fn clone(&self) -> Self {
+        LIVE.fetch_add(1, Ordering::Relaxed);
+        Self(self.0.clone())
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        // Seen by whoever reads on, or drops it again.
+        std::hint::black_box(&mut self.0).fill(DEAD);
+        LIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Payloads created and not yet dropped.
+pub(crate) fn live() -> i64 {
+    LIVE.load(Ordering::Relaxed)
+}
