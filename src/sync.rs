@@ -44,7 +44,7 @@ pub(crate) const UNFINISHED_SPINS: u32 = 64;
 /// The most sequences one announcement covers.
 pub(crate) const ANNOUNCE_MAX: u64 = 64;
 
-/// How many waiters a publication wakes itself.
+/// How many waiting threads a publication wakes itself; of tasks it wakes one, whose executor spreads the rest.
 pub(crate) const WAKE_WIDTH: usize = 2;
 
 /// How many waiters each woken subscriber wakes in turn.

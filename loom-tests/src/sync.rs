@@ -75,7 +75,6 @@ pub(crate) const HAND_ON_WIDTH: usize = 1;
 /// Threads, as far as the engine needs them.
 pub(crate) mod thread {
     use loom::sync::Notify;
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     pub(crate) use loom::thread::yield_now;
@@ -85,9 +84,6 @@ pub(crate) mod thread {
     loom::thread_local! {
         static SELF: Thread = Thread(std::sync::Arc::new(Notify::new()));
     }
-
-    /// How many more timed parks of this execution end by their timeout.
-    static TIMEOUTS: AtomicUsize = AtomicUsize::new(0);
 
     /// A handle to wake a parked thread.
     #[derive(Clone, Debug)]
@@ -108,21 +104,10 @@ pub(crate) mod thread {
         SELF.with(|this| this.0.wait());
     }
 
-    /// As [`park`], unless the model granted a timeout.
+    /// Times out at once, but only after others had their chance: a wait that counts on its timeout goes on, and one that does
+    /// not must use [`park`].
     pub(crate) fn park_timeout(_: Duration) {
-        let granted = TIMEOUTS
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
-            .is_ok();
-        if granted {
-            yield_now();
-        } else {
-            park();
-        }
-    }
-
-    /// Lets the next `count` timed parks of this execution time out; a model sets it first thing.
-    pub(crate) fn grant_timeouts(count: usize) {
-        TIMEOUTS.store(count, Ordering::Relaxed);
+        yield_now();
     }
 }
 

@@ -94,6 +94,8 @@ pub(crate) struct Bell {
 /// How many to notify at once.
 #[derive(Clone, Copy)]
 enum Width {
+    /// One task, or a few threads.
+    First,
     Few(usize),
     All,
 }
@@ -249,7 +251,7 @@ impl Bell {
 
     fn ring_width(&self) -> Width {
         match self.wake {
-            Wake::HandOn => Width::Few(WAKE_WIDTH),
+            Wake::HandOn => Width::First,
             Wake::All => Width::All,
         }
     }
@@ -271,13 +273,11 @@ impl Bell {
     fn notify<'a>(&'a self, mut waiters: MutexGuard<'a, Waiters>, mut width: Width) {
         loop {
             let mut told = Told::new();
-            waiters.pop_due(
-                match width {
-                    Width::Few(few) => few,
-                    Width::All => usize::MAX,
-                },
-                &mut told,
-            );
+            match width {
+                Width::First => waiters.pop_first(WAKE_WIDTH, &mut told),
+                Width::Few(few) => waiters.pop_due(few, &mut told),
+                Width::All => waiters.pop_due(usize::MAX, &mut told),
+            }
             let leftover = waiters.has_due();
             let flags = if waiters.has_waiting() { WAITING } else { 0 } | if leftover { DUE } else { 0 };
             // Relaxed: made visible to publishers by `park.look` or the fences, to the notified by `notice.give`.
@@ -313,12 +313,11 @@ impl Bell {
             if debts & OWED_RING != 0 {
                 waiters.make_due();
             }
-            if let Width::Few(few) = &mut width {
-                *few = HAND_ON_WIDTH;
-            }
-            if debts & OWED_RING != 0 && matches!(self.wake, Wake::All) {
-                width = Width::All;
-            }
+            width = match width {
+                Width::All => Width::All,
+                _ if debts & OWED_RING != 0 && matches!(self.wake, Wake::All) => Width::All,
+                _ => Width::Few(HAND_ON_WIDTH),
+            };
         }
     }
 

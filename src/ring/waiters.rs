@@ -18,6 +18,13 @@ enum State {
     Notified,
 }
 
+/// What was popped.
+#[derive(PartialEq, Eq)]
+enum Kind {
+    Task,
+    Thread,
+}
+
 struct Node {
     state: State,
     unheard: bool,
@@ -152,18 +159,39 @@ impl Waiters {
     /// Takes up to `most` (and as many as `told` holds) of the due.
     pub(super) fn pop_due(&mut self, most: usize, told: &mut Told) {
         for _ in 0..most.min(MOST_TOLD) {
-            if self.due.is_empty() {
+            if self.pop(told).is_none() {
                 break;
             }
-            let number = self.due.head;
-            self.unlist(number);
-            let node = &mut self.nodes[number];
-            node.state = State::Notified;
-            told.add(node.wakee.take(), node.notice.clone());
         }
+    }
+
+    /// Takes the first of the due: one task, whose executor spreads the rest, or up to `threads` threads.
+    pub(super) fn pop_first(&mut self, threads: usize, told: &mut Told) {
+        for _ in 0..threads.min(MOST_TOLD) {
+            if self.pop(told) != Some(Kind::Thread) {
+                break;
+            }
+        }
+    }
+
+    fn pop(&mut self, told: &mut Told) -> Option<Kind> {
+        if self.due.is_empty() {
+            return None;
+        }
+        let number = self.due.head;
+        self.unlist(number);
         if self.due.is_empty() {
             self.overdue = false;
         }
+        let node = &mut self.nodes[number];
+        node.state = State::Notified;
+        let kind = if matches!(node.wakee, Some(Wakee::Thread(_))) {
+            Kind::Thread
+        } else {
+            Kind::Task
+        };
+        told.add(node.wakee.take(), node.notice.clone());
+        Some(kind)
     }
 
     pub(super) fn close(&mut self) {

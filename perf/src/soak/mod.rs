@@ -81,11 +81,14 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     conclude(&tallies, &memory)
 }
 
-/// Payloads that may be alive at once: twice the capacity, what each reader announces and holds, what each publisher has in
-/// hand. See the memory clause of `docs/contract.md`.
+/// Payloads that may be alive at once, by clause 7 of `docs/contract.md`: one in each slot; two overflow cells for each slot
+/// that a reader has announced or a suspended publisher owns; and what readers and publishers have in hand.
 fn live_bound(options: &Options) -> u64 {
+    const ANNOUNCED: u64 = 64;
     let readers = 6 * options.subscribers + 1;
-    2 * options.capacity as u64 + readers * 65 + options.publishers * (publish::BATCH + 2)
+    let slots = 2 * options.capacity as u64;
+    let cells = 2 * (readers * ANNOUNCED + options.publishers * publish::BATCH);
+    slots + cells + readers + options.publishers * (publish::BATCH + 1)
 }
 
 fn watch(length: Duration, publisher: &Publisher<Payload>, memory: &mut Memory) {
