@@ -121,7 +121,7 @@ impl<T> Core<T> {
                 closed: AtomicBool::new(false),
             }),
             overflow: Overflow::new(),
-            registry: Registry::new(),
+            registry: Registry::new(geometry.announced(), geometry.announced_by_batch()),
             bell: Arc::new(Bell::new(builder.wake, builder.backstop)),
             publishers: AtomicUsize::new(1),
             subscribers: AtomicUsize::new(0),
@@ -136,6 +136,12 @@ impl<T> Core<T> {
         debug_assert!(index < self.slots.len());
         // SAFETY: `Geometry::index` is below the number of slots, for every sequence.
         unsafe { self.slots.get_unchecked(index) }
+    }
+
+    /// The slots of `seq` and what follows it, `most` or as many as there are to the end.
+    pub(super) fn slots_from(&self, seq: u64, most: usize) -> &[Slot<T>] {
+        let rest = &self.slots[self.geometry.index(seq)..];
+        &rest[..most.min(rest.len())]
     }
 
     pub(super) fn aside(&self, seq: u64) -> &Aside {

@@ -1,13 +1,13 @@
 //! Receiving: finding the next event without disturbing anybody, and knowing exactly what was lost.
 
 use core::fmt;
-use core::mem::MaybeUninit;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
 use super::builder::{OnLag, Start};
-use super::core::{Core, Value};
+use super::core::{Core, Slot, Value};
 use super::error::{Lagged, TryRecvError};
-use super::registry::Seat;
+use super::registry::{Reach, Seat};
 use super::stamp::Stamp;
 use super::stats::SubscriberStats;
 use crate::sync::{Arc, fault, named_fence, ord};
@@ -15,15 +15,19 @@ use crate::sync::{Arc, fault, named_fence, ord};
 /// Where one subscriber stands.
 pub(super) struct Cursor<T> {
     core: Arc<Core<T>>,
-    /// `None` only while the cursor is being dropped.
-    seat: Option<Seat>,
+    /// Given back when the cursor is dropped.
+    seat: ManuallyDrop<Seat>,
     /// The sequence of the next receive.
     position: u64,
     /// Everything below is passed over in silence: a start beyond the end of the ring.
     floor: u64,
     /// The end of the announced interval, which covers every sequence from `position` on; zero when nothing is announced.
     announced_until: u64,
-    /// What the batch in hand yields below this sequence may have been lost before the batch began.
+    /// How far the next announcement reaches.
+    reach: Reach,
+    /// The first event of the batch in hand, which was found not to be lost.
+    batch_first: u64,
+    /// Later events of the batch in hand may have been lost before it began, if they are below this sequence.
     batch_doubtful_below: u64,
     start: u64,
     skipped: u64,
@@ -103,10 +107,12 @@ impl<T> Cursor<T> {
     fn at(core: Arc<Core<T>>, seat: Seat, position: u64, floor: u64) -> Self {
         Self {
             core,
-            seat: Some(seat),
+            seat: ManuallyDrop::new(seat),
             position,
             floor,
             announced_until: 0,
+            reach: Reach::Short,
+            batch_first: 0,
             batch_doubtful_below: 0,
             start: position.max(floor),
             skipped: 0,
@@ -129,12 +135,7 @@ impl<T> Cursor<T> {
 
     /// The number of this cursor's seat.
     pub(super) fn number(&self) -> usize {
-        self.seat.as_ref().map_or(0, Seat::number)
-    }
-
-    #[inline(always)]
-    fn seat(&mut self) -> &mut Seat {
-        self.seat.as_mut().expect("the seat is taken only by drop")
+        self.seat.number()
     }
 
     #[inline(always)]
@@ -177,51 +178,79 @@ impl<T> Cursor<T> {
 
     /// As [`Cursor::next`], for a batch of up to `wanted`: announces afresh when the announcement in force covers fewer.
     pub(super) fn next_for_batch(&mut self, wanted: u64) -> Result<Found<T>, TryRecvError> {
-        let covers = self.core.geometry.announced();
-        if self.announced_until < self.position.saturating_add(wanted.min(covers)) {
+        let covers = wanted.min(self.core.geometry.announced_by_batch());
+        if self.announced_until < self.position + covers {
             self.withdraw();
+            self.reach = Reach::Long;
         }
         self.batch_doubtful_below = self.core.tail().saturating_sub(self.core.geometry.capacity());
-        self.next()
+        let first = self.next();
+        self.reach = Reach::Short;
+        self.batch_first = first.as_ref().map_or(0, |first| first.seq);
+        first
     }
 
     /// Finds the next event of a batch whose first was found: inside the announced interval, and not lost when the batch began.
-    #[inline(always)]
     pub(super) fn next_in_batch(&mut self) -> Option<Found<T>> {
         while self.position < self.announced_until {
             let seq = self.position;
-            if seq < self.batch_doubtful_below && self.is_lost(seq) {
+            if seq < self.batch_doubtful_below && seq != self.batch_first && self.is_lost(seq) {
                 return None;
             }
-            let slot = self.core.slot(seq);
-            // Acquire: as `locate.stamp`.
-            if slot.stamp.load(ord!("batch.stamp", Acquire)) == Stamp::value(seq).word() {
-                return Some(Found {
-                    seq,
-                    value: NonNull::from(&slot.value),
-                });
-            }
-            match self.find_published(seq) {
-                Some(Located::Value(value)) => return Some(Found { seq, value }),
-                Some(Located::Void) => self.pass_void(),
-                _ => return None,
+            match self.find_published(seq)? {
+                Located::Value(value) => return Some(Found { seq, value }),
+                Located::Void => self.pass_void(),
+                Located::Lost | Located::Unpublished => return None,
             }
         }
         None
+    }
+
+    /// The slots of the next `most` events of a batch, or fewer: up to where slots or announcement end, or none if losses must be
+    /// looked for.
+    pub(super) fn slots_in_batch(&self, most: usize) -> &[Slot<T>] {
+        let first = self.position;
+        if first < self.batch_doubtful_below {
+            return &[];
+        }
+        let announced = self.announced_until.saturating_sub(first);
+        self.core.slots_from(first, announced.min(most as u64) as usize)
+    }
+
+    /// The next event of a batch if it is published in `slot`, one of [`Cursor::slots_in_batch`].
+    #[inline(always)]
+    pub(super) fn published_in(&self, slot: &Slot<T>) -> Option<Found<T>> {
+        let seq = self.position;
+        // Acquire: as `locate.stamp`.
+        (slot.stamp.load(ord!("batch.stamp", Acquire)) == Stamp::value(seq).word()).then(|| Found {
+            seq,
+            value: NonNull::from(&slot.value),
+        })
     }
 
     /// Moves behind the event that [`Cursor::next`] found. What it found must not be used any more, except within a batch.
     #[inline(always)]
     pub(super) fn advance(&mut self) {
         self.position += 1;
-        let position = self.position;
-        self.seat().show_position(position);
+        self.show_position();
+    }
+
+    /// As [`Cursor::advance`], within a batch, which shows the position at its end.
+    #[inline(always)]
+    pub(super) fn advance_in_batch(&mut self) {
+        self.position += 1;
+    }
+
+    /// Shows the position to observers.
+    #[inline(always)]
+    pub(super) fn show_position(&self) {
+        self.seat.show_position(self.position);
     }
 
     /// Takes the announcement back, so that publishers pass this cursor without a look. Done before waiting.
     pub(super) fn rest(&mut self) {
         self.announced_until = 0;
-        self.seat().rest();
+        self.seat.rest();
     }
 
     /// The sequence that a wait is for, which a floor does not move.
@@ -286,7 +315,7 @@ impl<T> Cursor<T> {
     fn withdraw(&mut self) {
         if self.announced_until != 0 {
             self.announced_until = 0;
-            self.seat().withdraw();
+            self.seat.withdraw();
         }
     }
 
@@ -295,17 +324,21 @@ impl<T> Cursor<T> {
         let seq = self.position;
         let backlog = self.backlog();
         self.backlog_high_water = self.backlog_high_water.max(backlog);
-        self.seat().announce(seq);
+        self.seat.announce(seq, self.reach);
         // SeqCst: pairs with `frontier.fence`: this thread sees the frontier, or the walker sees the announcement.
         named_fence!("announce.fence");
         // Acquire: pairs with `frontier.raise`: whoever is refused finds the tail beyond the expiry of `seq`.
         let refused = self.core.limits.frontier.load(ord!("announce.check", Acquire)) > seq;
         if refused && !fault!("announce.unchecked") {
             self.announced_until = 0;
-            self.seat().withdraw();
+            self.seat.withdraw();
             return false;
         }
-        self.announced_until = seq + self.core.geometry.announced();
+        self.announced_until = seq
+            + match self.reach {
+                Reach::Short => self.core.geometry.announced(),
+                Reach::Long => self.core.geometry.announced_by_batch(),
+            };
         true
     }
 
@@ -377,7 +410,7 @@ impl<T> Cursor<T> {
         debug_assert!(resume_at > first_missed, "what is lost lies below the oldest");
         self.withdraw();
         self.position = resume_at;
-        self.seat().show_position(resume_at);
+        self.seat.show_position(resume_at);
         let skipped = resume_at - first_missed;
         self.skipped += skipped;
         self.lag_events += 1;
@@ -391,10 +424,10 @@ impl<T> Cursor<T> {
 
 impl<T> Drop for Cursor<T> {
     fn drop(&mut self) {
-        if let Some(seat) = self.seat.take() {
-            self.core.registry.leave(seat);
-            self.core.subscriber_gone();
-        }
+        // SAFETY: taken once, here, and the cursor is not used afterwards.
+        let seat = unsafe { ManuallyDrop::take(&mut self.seat) };
+        self.core.registry.leave(seat);
+        self.core.subscriber_gone();
     }
 }
 

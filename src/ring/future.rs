@@ -133,7 +133,7 @@ impl<'a, T: Send + Sync + 'static> Future for RecvBatch<'a, T> {
         let find = move |cursor: &mut Cursor<T>| cursor.next_for_batch(max as u64);
         self.waiting
             .poll(cx, find)
-            .map_ok(|(subscriber, found)| Batch::new(subscriber, found, max))
+            .map_ok(|(subscriber, _)| Batch::new(subscriber, max))
     }
 }
 

@@ -64,6 +64,12 @@ impl Geometry {
         self.announced
     }
 
+    /// How many sequences the announcement of a batch covers: it stands while the batch is read, and ends with the next receive.
+    #[inline(always)]
+    pub(super) fn announced_by_batch(&self) -> u64 {
+        self.capacity.min(ANNOUNCE_MAX)
+    }
+
     /// The slot of `seq`; always below [`Geometry::slots`].
     #[inline(always)]
     pub(super) fn index(&self, seq: u64) -> usize {

@@ -12,6 +12,8 @@
 //!
 //! Condition 2 is settled for many sequences at a time ([`Core::clear`]), so that a publication pays one comparison for it.
 
+use core::ops::Range;
+
 use super::core::{Aside, Core, Slot};
 use super::overflow::Expired;
 use super::stamp::Stamp;
@@ -91,9 +93,7 @@ impl<T> Core<T> {
             return false;
         }
         let mut read = false;
-        self.announcements_after(held + 1, |start| {
-            read |= start <= held && held < start + self.geometry.announced();
-        });
+        self.announcements_after(held + 1, |announced| read |= announced.contains(&held));
         read
     }
 
@@ -125,9 +125,8 @@ impl<T> Core<T> {
         if expired <= from {
             return;
         }
-        self.announcements_after(expired, |start| {
-            let end = expired.min(start + self.geometry.announced());
-            for seq in from.max(start)..end {
+        self.announcements_after(expired, |announced| {
+            for seq in from.max(announced.start)..expired.min(announced.end) {
                 // Relaxed: both become visible with `clear.writable`.
                 self.aside(seq).suspect.fetch_max(seq, ord!("suspect.mark", Relaxed));
                 self.limits
@@ -141,10 +140,10 @@ impl<T> Core<T> {
             .fetch_max(expired + slots, ord!("clear.writable", Release));
     }
 
-    /// Lets the frontier pass everything below `expired`, then calls `found` with the start of every announcement.
+    /// Lets the frontier pass everything below `expired`, then calls `found` with every announced interval.
     ///
     /// An announcement below `expired` that is not among them either has ended, and its reads with it, or will be refused.
-    fn announcements_after(&self, expired: u64, found: impl FnMut(u64)) {
+    fn announcements_after(&self, expired: u64, found: impl FnMut(Range<u64>)) {
         // Release: a subscriber that finds the frontier beyond a sequence (`announce.check`) finds the tail beyond its expiry.
         self.limits.frontier.fetch_max(expired, ord!("frontier.raise", Release));
         // SeqCst: pairs with `announce.fence`: the announcer sees the frontier, or the walk sees the announcement.
@@ -167,10 +166,9 @@ impl<T> Core<T> {
             return;
         }
         let mut announced = Vec::new();
-        self.announcements_after(frontier, |start| announced.push(start));
-        let covers = self.geometry.announced();
+        self.announcements_after(frontier, |interval| announced.push(interval));
         let expired: Expired<T> = self.overflow.purge(|seq| {
-            let expired = seq < frontier && !announced.iter().any(|&start| start <= seq && seq < start + covers);
+            let expired = seq < frontier && !announced.iter().any(|interval| interval.contains(&seq));
             if expired {
                 // Relaxed, both: before the cell goes; `purge.count` or the table's lock pass it on.
                 self.aside(seq).freed.fetch_max(seq, ord!("freed.mark", Relaxed));

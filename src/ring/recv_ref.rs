@@ -11,8 +11,8 @@ use crate::sync::HeldRead;
 /// An event that stays in the ring while it is looked at; made by the receives by reference.
 ///
 /// Publishers go on meanwhile: if they come around to the event's slot they publish elsewhere. Until the subscriber receives
-/// again, waits or is dropped, the ring keeps the events of the interval that the subscriber has announced (at most 64 sequences,
-/// and an eighth of the capacity, rounded up), even if they are lost to everybody else.
+/// again, waits or is dropped, the ring keeps the events of the interval that the subscriber has announced (at most 64 sequences
+/// and an eighth of the capacity; after a batch at most 64 sequences), even if they are lost to everybody else.
 ///
 /// ```
 /// use doorbell::ring;

@@ -4,6 +4,7 @@
 //! alone; publishers and observers only read it.
 
 use core::fmt;
+use core::ops::Range;
 use core::ptr::NonNull;
 
 use crossbeam_utils::CachePadded;
@@ -13,6 +14,22 @@ use crate::sync::{AtomicPtr, AtomicU64, Mutex, ord};
 /// The announcement of a subscriber that reads nothing.
 const NOTHING: u64 = u64::MAX;
 
+/// How far an announcement reaches from its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reach {
+    /// For receives one by one.
+    Short,
+    /// For a batch.
+    Long,
+}
+
+impl Reach {
+    #[inline(always)]
+    fn word(self, start: u64) -> u64 {
+        start << 1 | u64::from(self == Self::Long)
+    }
+}
+
 /// Entries of the first chunk: most rings have few subscribers.
 const FIRST_CHUNK: usize = 8;
 
@@ -21,7 +38,7 @@ const CHUNK: usize = 64;
 
 /// What a subscriber shows to the others.
 struct Entry {
-    /// Start of the interval of sequences it may be reading, or [`NOTHING`].
+    /// The interval of sequences it may be reading, as [`Reach::word`] writes it, or [`NOTHING`].
     announced: AtomicU64,
     /// The sequence of its next receive.
     position: AtomicU64,
@@ -55,6 +72,7 @@ impl Chunk {
 
 /// A subscriber's place in the registry; used by that subscriber alone, and given back by [`Registry::leave`].
 pub(super) struct Seat {
+    entry: NonNull<Entry>,
     chunk: NonNull<Chunk>,
     index: usize,
     /// Numbers the seats of one registry densely from 0, and is used again after a leave.
@@ -62,7 +80,7 @@ pub(super) struct Seat {
     active: bool,
 }
 
-// SAFETY: the pointer is only used to reach atomics of a chunk, which lives as long as the registry; `Seat` is kept beside a
+// SAFETY: the pointers are only used to reach atomics of a chunk, which lives as long as the registry; `Seat` is kept beside a
 // reference count on that registry's owner.
 unsafe impl Send for Seat {}
 // SAFETY: as above; nothing behind `&Seat` is mutated but atomics.
@@ -81,14 +99,15 @@ impl Seat {
 
     #[inline(always)]
     fn entry(&self) -> &Entry {
-        &self.chunk().entries[self.index]
+        // SAFETY: as in `chunk`; the entry is part of the chunk.
+        unsafe { self.entry.as_ref() }
     }
 
-    /// Announces that the owner may read the sequences from `start` on, as many as an announcement covers.
+    /// Announces that the owner may read the sequences from `start` on, as far as `reach` goes.
     ///
     /// Reads of an earlier interval end here. The caller fences before it relies on the announcement.
     #[inline(always)]
-    pub(super) fn announce(&mut self, start: u64) {
+    pub(super) fn announce(&mut self, start: u64, reach: Reach) {
         if !self.active {
             self.active = true;
             // Relaxed: the caller's fence orders the bit, with the announcement, before its look at the frontier.
@@ -97,7 +116,9 @@ impl Seat {
                 .fetch_or(1 << self.index, ord!("announce.active", Relaxed));
         }
         // Release: reads of the interval announced before are over for whoever sees this one (`scan.announced`).
-        self.entry().announced.store(start, ord!("announce.interval", Release));
+        self.entry()
+            .announced
+            .store(reach.word(start), ord!("announce.interval", Release));
     }
 
     /// Takes the announcement back: the owner reads nothing any more.
@@ -149,12 +170,15 @@ struct Free {
 unsafe impl Send for Free {}
 
 pub(super) struct Registry {
+    short: u64,
+    long: u64,
     first: Box<Chunk>,
     free: Mutex<Free>,
 }
 
 impl Registry {
-    pub(super) fn new() -> Self {
+    /// A registry in which announcements cover the given numbers of sequences.
+    pub(super) fn new(short: u64, long: u64) -> Self {
         let first = Box::new(Chunk::new(FIRST_CHUNK));
         let pointer = NonNull::from(&*first);
         let mut free = Free {
@@ -162,8 +186,10 @@ impl Registry {
             last: pointer,
             seats_made: 0,
         };
-        free.add_seats(pointer, FIRST_CHUNK);
+        free.add_seats(pointer);
         Self {
+            short,
+            long,
             first,
             free: Mutex::new(free),
         }
@@ -178,7 +204,7 @@ impl Registry {
             let last = unsafe { free.last.as_ref() };
             // Release: walkers (`scan.next`) see the chunk's contents.
             last.next.store(chunk.as_ptr(), ord!("registry.grow", Release));
-            free.add_seats(chunk, CHUNK);
+            free.add_seats(chunk);
         }
         let seat = free.seats.pop().expect("seats were just added");
         seat.show_position(position);
@@ -200,18 +226,20 @@ impl Registry {
         free.seats.push(seat);
     }
 
-    /// Calls `found` with the start of every announcement.
+    /// Calls `found` with every announced interval.
     ///
     /// The caller has moved the frontier and fenced: an announcement that this walk misses is refused by its own check of the
     /// frontier.
-    pub(super) fn announcements(&self, mut found: impl FnMut(u64)) {
+    pub(super) fn announcements(&self, mut found: impl FnMut(Range<u64>)) {
         self.chunks(|chunk| {
             // Acquire: a bit that `rest` cleared means that the reads before it are over.
             for index in bits(chunk.active.load(ord!("scan.active", Acquire))) {
                 // Acquire: a later announcement means that the reads of the earlier one are over.
-                let start = chunk.entries[index].announced.load(ord!("scan.announced", Acquire));
-                if start != NOTHING {
-                    found(start);
+                let word = chunk.entries[index].announced.load(ord!("scan.announced", Acquire));
+                if word != NOTHING {
+                    let start = word >> 1;
+                    let covers = if word & 1 == 0 { self.short } else { self.long };
+                    found(start..start + covers);
                 }
             }
         });
@@ -243,17 +271,21 @@ impl Registry {
 }
 
 impl Free {
-    fn add_seats(&mut self, chunk: NonNull<Chunk>, entries: usize) {
+    fn add_seats(&mut self, chunk: NonNull<Chunk>) {
+        // SAFETY: the chunk was just made, and lives as long as the registry.
+        let entries = &unsafe { chunk.as_ref() }.entries;
         let made = self.seats_made;
-        self.seats_made += entries;
+        self.seats_made += entries.len();
         self.last = chunk;
         // Reversed, so that the seats are handed out in the order of their numbers.
-        self.seats.extend((0..entries).rev().map(|index| Seat {
-            chunk,
-            index,
-            number: made + index,
-            active: false,
-        }));
+        self.seats
+            .extend(entries.iter().enumerate().rev().map(|(index, entry)| Seat {
+                entry: NonNull::from(&**entry),
+                chunk,
+                index,
+                number: made + index,
+                active: false,
+            }));
     }
 }
 

@@ -136,7 +136,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
 
     /// Receives a run of up to `max` events by reference, if there is at least one.
     ///
-    /// A batch holds at most 64 events, and at most an eighth of the capacity, rounded up. If it holds any, it is decided at its start that they
+    /// A batch holds at most 64 events. If it holds any, it is decided at its start that they
     /// are not lost. With `max` zero the batch is empty.
     ///
     /// Costs one fence for the batch, and a look at each event.
@@ -152,8 +152,8 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     /// As [`Subscriber::try_recv`].
     #[inline]
     pub fn try_recv_batch(&mut self, max: usize) -> Result<Batch<'_, T>, TryRecvError> {
-        let found = self.cursor.next_for_batch(max as u64)?;
-        Ok(Batch::new(self, found, max))
+        self.cursor.next_for_batch(max as u64)?;
+        Ok(Batch::new(self, max))
     }
 
     /// Waits for at least one event and receives a run of up to `max`, as [`Subscriber::try_recv_batch`]. Cancel-safe.
@@ -182,8 +182,8 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     /// As [`Subscriber::recv`].
     pub fn recv_batch_blocking(&mut self, max: usize) -> Result<Batch<'_, T>, RecvError> {
         let find = move |cursor: &mut Cursor<T>| cursor.next_for_batch(max as u64);
-        let found = without_timeout(self.wait.block(&mut self.cursor, None, find))?;
-        Ok(Batch::new(self, found, max))
+        without_timeout(self.wait.block(&mut self.cursor, None, find))?;
+        Ok(Batch::new(self, max))
     }
 
     /// The sequence of the next receive.

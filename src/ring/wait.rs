@@ -33,6 +33,8 @@ pub(super) struct Wait {
     notice: Option<Arc<Notice>>,
     /// Registered, and not seen notified since.
     listed: bool,
+    /// Listed, but nobody may come for the owner: it must look again by itself.
+    alone: bool,
 }
 
 /// How to find an event: by value and by reference, or for a batch.
@@ -94,11 +96,14 @@ impl Wait {
         self.resume(cursor);
         let answer = match Self::find_unhurried(cursor, find) {
             Some(answer) => answer,
-            None if self.listed && cursor.core().bell.keeps(cursor.number(), cx.waker()) => return Poll::Pending,
+            None if self.listed && !self.alone && cursor.core().bell.keeps(cursor.number(), cx.waker()) => {
+                return Poll::Pending;
+            }
             None => match self.enlist(cursor, find, Wakee::Task(cx.waker().clone())) {
                 Enlisted::Asleep => return Poll::Pending,
                 Enlisted::Unheard => {
-                    if !Bell::ask_ringer(&cursor.core().bell, cursor.number()) {
+                    self.alone = !Bell::ask_ringer(&cursor.core().bell, cursor.number());
+                    if self.alone {
                         cx.waker().wake_by_ref();
                     }
                     return Poll::Pending;
@@ -227,6 +232,7 @@ impl Wait {
             return Enlisted::Answer(answer(find(cursor)).unwrap_or(Err(RecvError::Closed)));
         }
         self.listed = true;
+        self.alone = false;
         if fault!("park.unchecked") {
             return Enlisted::Asleep;
         }
