@@ -4,6 +4,7 @@ mod latency;
 mod soak;
 mod units;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("doorbell-perf: {failure}");
+            let _ = writeln!(io::stderr(), "doorbell-perf: {failure}");
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,13 @@
-//! Figures as people read them.
+//! Figures as people write and read them.
 
 use std::io::{self, Write};
+
+use clap::builder::RangedU64ValueParser;
+
+/// Accepts a number on the command line.
+pub(crate) fn from_one_to(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
+}
 
 /// Writes to standard output. When its reader has left (`| head`), the measurement goes on, and the exit status still tells.
 pub(crate) fn say(text: &str) {

@@ -87,23 +87,22 @@ impl<T> Core<T> {
         let geometry = Geometry::new(builder.capacity);
         let first_seq = builder.first_seq;
         let slots = geometry.slots();
-        let mut lap_before_first: Vec<(usize, Slot<T>)> = (first_seq..first_seq + slots)
-            .map(|seq| {
-                let slot = Slot {
-                    stamp: AtomicU64::new(Stamp::void(seq.wrapping_sub(slots)).word()),
-                    value: UnsafeCell::new(MaybeUninit::uninit()),
-                };
-                (geometry.index(seq), slot)
-            })
-            .collect();
-        lap_before_first.sort_unstable_by_key(|(index, _)| *index);
+        let first_index = geometry.index(first_seq) as u64;
+        // Consecutive sequences have consecutive slots, so every slot knows its first one.
+        let slot = |index: u64| {
+            let first_here = first_seq + (index + slots - first_index) % slots;
+            Slot {
+                stamp: AtomicU64::new(Stamp::void(first_here.wrapping_sub(slots)).word()),
+                value: UnsafeCell::new(MaybeUninit::uninit()),
+            }
+        };
         Self {
             geometry,
             on_lag: builder.on_lag.unwrap_or(OnLag::Headroom(geometry.capacity() / 8)),
             wait: builder.wait,
             always_fence: !builder.backstop,
             first_seq,
-            slots: lap_before_first.into_iter().map(|(_, slot)| slot).collect(),
+            slots: (0..slots).map(slot).collect(),
             asides: (0..slots)
                 .map(|_| Aside {
                     diverted: AtomicU64::new(0),

@@ -106,12 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_sequences_visit_every_slot_once_a_lap() {
+    fn consecutive_sequences_visit_the_slots_in_order() {
         for capacity in 1..200 {
             let geometry = Geometry::new(capacity);
             for start in [1, 7, (1 << 62) - 3 * geometry.slots()] {
                 let mut seen = vec![false; geometry.slots() as usize];
                 for seq in start..start + geometry.slots() {
+                    let next = (geometry.index(seq) + 1) % geometry.slots() as usize;
+                    assert_eq!(geometry.index(seq + 1), next);
                     assert!(!std::mem::replace(&mut seen[geometry.index(seq)], true));
                     assert_eq!(geometry.index(seq), geometry.index(seq + geometry.slots()));
                 }

@@ -5,7 +5,7 @@ use std::future::Future;
 use doorbell::ring;
 use tokio::sync::broadcast;
 
-/// 32 bytes; the first word says when the message was due, in nanoseconds since the round's epoch.
+/// 32 bytes: when the message was due, in nanoseconds since the round's epoch, and whether it counts.
 pub(crate) type Message = [u64; 4];
 
 /// What a receive came to.

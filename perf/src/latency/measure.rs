@@ -9,6 +9,10 @@ use tokio::runtime::Runtime;
 
 use super::channel::{Channel, Received};
 
+/// The second word of a message.
+const WARM_UP: u64 = 0;
+const COUNTED: u64 = 1;
+
 /// What the subscribers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Receivers {
@@ -62,8 +66,7 @@ impl Measurement {
 pub(crate) fn round<C: Channel>(setting: Setting) -> Measurement {
     let (publisher, first) = C::open(setting.capacity);
     let epoch = Instant::now();
-    let warm_up = setting.length / 10;
-    let team = Team::start::<C>(setting, first, epoch, warm_up);
+    let team = Team::start::<C>(setting, first, epoch);
     let mut sum = Measurement::default();
     publish::<C>(&publisher, setting, epoch, &mut sum.lateness);
     drop(publisher);
@@ -75,13 +78,15 @@ pub(crate) fn round<C: Channel>(setting: Setting) -> Measurement {
 
 fn publish<C: Channel>(publisher: &C::Publisher, setting: Setting, epoch: Instant, lateness: &mut Histogram<u64>) {
     let messages = setting.length.as_nanos() * u128::from(setting.rate) / 1_000_000_000;
+    let warm_up = messages / 10;
     let start = Instant::now();
     for message in 0..messages {
         // Computed from the start, so that nothing adds up: a late message makes none of the later ones late.
         let due = start + Duration::from_nanos((message * 1_000_000_000 / u128::from(setting.rate)) as u64);
         wait_until(due);
         record(lateness, due.elapsed());
-        C::publish(publisher, [(due - epoch).as_nanos() as u64, 0, 0, 0]);
+        let counted = if message < warm_up { WARM_UP } else { COUNTED };
+        C::publish(publisher, [(due - epoch).as_nanos() as u64, counted, 0, 0]);
     }
 }
 
@@ -105,16 +110,16 @@ enum Team {
 }
 
 impl Team {
-    fn start<C: Channel>(setting: Setting, first: C::Subscriber, epoch: Instant, warm_up: Duration) -> Self {
+    fn start<C: Channel>(setting: Setting, first: C::Subscriber, epoch: Instant) -> Self {
         let subscribers = (0..setting.subscribers).map(|_| C::another(&first));
         match setting.receivers {
             Receivers::Threads => {
-                let start = |subscriber| thread::spawn(move || follow_blocking::<C>(subscriber, epoch, warm_up));
+                let start = |subscriber| thread::spawn(move || follow_blocking::<C>(subscriber, epoch));
                 Self::Threads(subscribers.map(start).collect())
             }
             Receivers::Tasks => {
                 let runtime = Runtime::new().expect("a runtime starts");
-                let start = |subscriber| runtime.spawn(follow::<C>(subscriber, epoch, warm_up));
+                let start = |subscriber| runtime.spawn(follow::<C>(subscriber, epoch));
                 let tasks = subscribers.map(start).collect();
                 Self::Tasks(runtime, tasks)
             }
@@ -136,27 +141,28 @@ impl Team {
     }
 }
 
-fn follow_blocking<C: Channel>(mut subscriber: C::Subscriber, epoch: Instant, warm_up: Duration) -> Measurement {
+fn follow_blocking<C: Channel>(mut subscriber: C::Subscriber, epoch: Instant) -> Measurement {
     let mut part = Measurement::default();
-    while note(C::receive_blocking(&mut subscriber), epoch, warm_up, &mut part) {}
+    while note(C::receive_blocking(&mut subscriber), epoch, &mut part) {}
     part
 }
 
-async fn follow<C: Channel>(mut subscriber: C::Subscriber, epoch: Instant, warm_up: Duration) -> Measurement {
+async fn follow<C: Channel>(mut subscriber: C::Subscriber, epoch: Instant) -> Measurement {
     let mut part = Measurement::default();
-    while note(C::receive(&mut subscriber).await, epoch, warm_up, &mut part) {}
+    while note(C::receive(&mut subscriber).await, epoch, &mut part) {}
     part
 }
 
 /// Whether to go on.
-fn note(received: Received, epoch: Instant, warm_up: Duration, part: &mut Measurement) -> bool {
+fn note(received: Received, epoch: Instant, part: &mut Measurement) -> bool {
     match received {
-        Received::Message([due, ..]) => {
-            let due = Duration::from_nanos(due);
-            if due >= warm_up {
-                record(&mut part.latency, epoch.elapsed().saturating_sub(due));
-            }
+        Received::Message([due, COUNTED, ..]) => {
+            record(
+                &mut part.latency,
+                epoch.elapsed().saturating_sub(Duration::from_nanos(due)),
+            );
         }
+        Received::Message(_) => {}
         Received::Lost(messages) => part.lost += messages,
         Received::Closed => return false,
     }
@@ -165,4 +171,28 @@ fn note(received: Received, epoch: Instant, warm_up: Duration, part: &mut Measur
 
 fn record(histogram: &mut Histogram<u64>, time: Duration) {
     *histogram += (time.as_nanos() as u64).max(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::channel::{Doorbell, Tokio};
+    use super::*;
+
+    #[test]
+    fn every_message_after_the_warm_up_is_measured() {
+        for receivers in [Receivers::Threads, Receivers::Tasks] {
+            let length = Duration::from_millis(20);
+            let setting = Setting {
+                receivers,
+                subscribers: 3,
+                rate: 10_000,
+                capacity: 256,
+                length,
+            };
+            for measurement in [round::<Doorbell>(setting), round::<Tokio>(setting)] {
+                assert_eq!(measurement.lateness.len(), 200);
+                assert_eq!((measurement.latency.len(), measurement.lost), (3 * 180, 0));
+            }
+        }
+    }
 }

@@ -5,14 +5,16 @@ mod measure;
 mod plot;
 mod report;
 
-use std::path::PathBuf;
+use std::error::Error;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 
 use self::channel::{Doorbell, Tokio};
 use self::measure::{Measurement, Receivers, Setting};
-use crate::units::say;
+use crate::units::{from_one_to, say};
 
 /// Measure publish-to-receive latency at fixed rates, doorbell beside tokio's broadcast channel
 ///
@@ -26,7 +28,8 @@ pub(crate) struct Options {
     rates: Vec<u64>,
 
     /// Numbers of subscribers
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 8])]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 8],
+          value_parser = from_one_to(10_000))]
     subscribers: Vec<usize>,
 
     /// What the subscribers are
@@ -35,7 +38,7 @@ pub(crate) struct Options {
     receivers: Vec<Receivers>,
 
     /// Messages that the channel retains
-    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = from_one_to(1 << 24))]
     capacity: usize,
 
     /// Seconds of each round; the first tenth is not counted
@@ -43,8 +46,8 @@ pub(crate) struct Options {
     seconds: f64,
 
     /// Rounds per setting, in which the channels take turns
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    rounds: u32,
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = from_one_to(1_000_000))]
+    rounds: usize,
 
     /// Write the table to this file too, as CSV
     #[arg(long, value_name = "FILE")]
@@ -71,6 +74,13 @@ impl Comparison {
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let length = Duration::try_from_secs_f64(options.seconds).map_err(|error| format!("--seconds: {error}"))?;
+    if length.is_zero() {
+        return Err("--seconds: must be more than 0".into());
+    }
+    for path in options.csv.iter().chain(&options.svg) {
+        // Better now than after minutes of measuring.
+        File::create(path).map_err(|error| cannot_write(path, &error))?;
+    }
     let mut comparisons = Vec::new();
     say(report::HEAD);
     for &receivers in &options.receivers {
@@ -90,16 +100,15 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         }
     }
     if let Some(path) = &options.csv {
-        let text = report::csv(&comparisons);
-        std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        fs::write(path, report::csv(&comparisons)).map_err(|error| cannot_write(path, &error))?;
     }
     if let Some(path) = &options.svg {
-        plot::draw(path, &comparisons).map_err(|error| format!("cannot draw {}: {error}", path.display()))?;
+        plot::draw(path, &comparisons).map_err(|error| cannot_write(path, &*error))?;
     }
     Ok(())
 }
 
-fn compare(setting: Setting, rounds: u32) -> Comparison {
+fn compare(setting: Setting, rounds: usize) -> Comparison {
     let mut doorbell = Measurement::default();
     let mut tokio = Measurement::default();
     for _ in 0..rounds {
@@ -111,4 +120,8 @@ fn compare(setting: Setting, rounds: u32) -> Comparison {
         doorbell,
         tokio,
     }
+}
+
+fn cannot_write(path: &Path, error: &dyn Error) -> String {
+    format!("cannot write {}: {error}", path.display())
 }

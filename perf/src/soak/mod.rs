@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use self::memory::Memory;
 use self::payload::Payload;
 use self::subscribe::Tally;
-use crate::units::{count, say};
+use crate::units::{count, from_one_to, say};
 
 /// Publish and subscribe in every way at once, and check conservation, payloads and memory
 ///
@@ -29,15 +29,15 @@ pub(crate) struct Options {
     duration: f64,
 
     /// Publishing threads
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=1000))]
     publishers: u64,
 
     /// Subscribers of each of the six ways to receive
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1000))]
     subscribers: u64,
 
     /// Events that the ring retains
-    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = from_one_to(1 << 24))]
     capacity: usize,
 }
 
@@ -84,10 +84,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 /// Payloads that may be alive at once, by clause 7 of `docs/contract.md`: one in each slot; two overflow cells for each slot
 /// that a reader has announced or a suspended publisher owns; and what readers and publishers have in hand.
 fn live_bound(options: &Options) -> u64 {
-    const ANNOUNCED: u64 = 64;
+    let announced = (options.capacity as u64).div_ceil(8).min(64);
     let readers = 6 * options.subscribers + 1;
     let slots = 2 * options.capacity as u64;
-    let cells = 2 * (readers * ANNOUNCED + options.publishers * publish::BATCH);
+    let cells = 2 * (readers * announced + options.publishers * publish::BATCH);
     slots + cells + readers + options.publishers * (publish::BATCH + 1)
 }
 
@@ -129,5 +129,23 @@ fn conclude(tallies: &[Tally], memory: &Memory) -> Result<(), String> {
         Ok(())
     } else {
         Err(problems.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_soak_finds_nothing() {
+        for capacity in [1, 64] {
+            let options = Options {
+                duration: 0.3,
+                publishers: 2,
+                subscribers: 1,
+                capacity,
+            };
+            run(&options).expect("everything is accounted for");
+        }
     }
 }
