@@ -54,6 +54,7 @@ impl<T> Core<T> {
     /// Publishes what `build` makes as the claimed `seq`, and rings. A panic makes the sequence void.
     #[inline]
     pub(super) fn publish_built(&self, seq: u64, build: impl FnOnce(u64) -> T) -> u64 {
+        let _tidy = TidyLast(self);
         let mut claimed = Claimed {
             core: self,
             rest: seq..seq + 1,
@@ -67,6 +68,10 @@ impl<T> Core<T> {
     /// Publishes the items as the claimed sequences, and rings once. What the iterator does not yield becomes void.
     #[inline]
     pub(super) fn publish_all_claimed(&self, seqs: Range<u64>, items: impl Iterator<Item = T>) -> Range<u64> {
+        if seqs.is_empty() {
+            return seqs;
+        }
+        let _tidy = TidyLast(self);
         let displaced = drops::Guard::new();
         let mut claimed = Claimed {
             core: self,
