@@ -23,7 +23,7 @@ use common::threads::{
 };
 
 fn main() {
-    run_bench("contended", 10, Duration::from_millis(800), bench);
+    run_bench("contended", 10, Duration::from_millis(700), bench);
 }
 
 fn bench(criterion: &mut Criterion) {

@@ -23,7 +23,7 @@ use common::solo::{
 };
 
 fn main() {
-    run_bench("receive", 30, Duration::from_millis(600), bench);
+    run_bench("receive", 30, Duration::from_millis(500), bench);
 }
 
 fn bench(criterion: &mut Criterion) {

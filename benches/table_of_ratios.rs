@@ -108,7 +108,7 @@ fn nothing() -> String {
 /// One row for each form of doorbell and each work, one column for each peer. Peers that take part in few works have a
 /// table of their own, so that no table is too wide for a terminal.
 fn everything(estimates: &Estimates, text: &mut String) {
-    const WIDEST: usize = 7;
+    const WIDEST: usize = 6;
     for group in estimates.groups() {
         let all: Vec<&Estimate> = estimates.of(group).collect();
         let _ = writeln!(text, "### {group}\n");
