@@ -258,7 +258,24 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     /// ```
     #[must_use]
     pub fn resubscribe(&self) -> Self {
-        Self::new(self.cursor.core().clone(), Start::Latest)
+        self.resubscribe_from(Start::Latest)
+    }
+
+    /// Another subscriber of the same ring, which starts where `start` says, as
+    /// [`Publisher::subscribe_from`](super::Publisher::subscribe_from).
+    ///
+    /// ```
+    /// use doorbell::ring::{self, Start};
+    ///
+    /// let (publisher, mut subscriber) = ring::channel(8);
+    /// publisher.publish_batch([10, 20, 30]);
+    /// assert_eq!(subscriber.recv_blocking(), Ok(10));
+    /// let mut again = subscriber.resubscribe_from(Start::After(0));
+    /// assert_eq!(again.try_recv(), Ok(10));
+    /// ```
+    #[must_use]
+    pub fn resubscribe_from(&self, start: Start) -> Self {
+        Self::new(self.cursor.core().clone(), start)
     }
 }
 
