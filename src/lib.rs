@@ -1,5 +1,7 @@
 //! doorbell
 
+#[cfg(feature = "cluster")]
+pub mod cluster;
 pub mod ring;
 mod ringer;
 mod sync;
