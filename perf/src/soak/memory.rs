@@ -9,12 +9,11 @@ use crate::units::count;
 /// The resident size may grow by this much after the warm-up; more is a leak.
 const GROWTH: u64 = 8 << 20;
 
-/// The highest values seen.
+/// What is allowed, and what was seen.
 #[derive(Debug)]
 pub(crate) struct Memory {
     warm_up: Duration,
     live_bound: u64,
-    most_live: u64,
     resident_at_first: Option<u64>,
     resident_later: Option<u64>,
 }
@@ -24,7 +23,6 @@ impl Memory {
         Self {
             warm_up,
             live_bound,
-            most_live: 0,
             resident_at_first: None,
             resident_later: None,
         }
@@ -32,7 +30,6 @@ impl Memory {
 
     /// Looks once more, so long after the start.
     pub(crate) fn look(&mut self, elapsed: Duration) {
-        self.most_live = self.most_live.max(payload::live().unsigned_abs());
         let resident = resident();
         if elapsed < self.warm_up {
             self.resident_at_first = self.resident_at_first.max(resident);
@@ -43,10 +40,11 @@ impl Memory {
 
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        if self.most_live > self.live_bound {
+        if most_live() > self.live_bound {
             problems.push(format!(
                 "{} payloads alive at once, more than {}",
-                self.most_live, self.live_bound
+                most_live(),
+                self.live_bound
             ));
         }
         if let (Some(first), Some(later)) = (self.resident_at_first, self.resident_later)
@@ -63,7 +61,7 @@ impl fmt::Display for Memory {
         write!(
             formatter,
             "{} payloads alive at most (bound {})",
-            count(self.most_live),
+            count(most_live()),
             count(self.live_bound)
         )?;
         match self.resident_later.or(self.resident_at_first) {
@@ -75,6 +73,10 @@ impl fmt::Display for Memory {
             None => write!(formatter, ", resident memory not measured on this system"),
         }
     }
+}
+
+fn most_live() -> u64 {
+    payload::most().unsigned_abs()
 }
 
 /// Bytes of memory that the process occupies, where the system tells it the way Linux does.

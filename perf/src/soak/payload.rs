@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
+static MOST: AtomicI64 = AtomicI64::new(0);
 
 /// In every word of a payload that has been dropped.
 const DEAD: u64 = 0xDEAD_DEAD_DEAD_DEAD;
@@ -13,7 +14,7 @@ pub(crate) struct Payload(Box<[u64; 8]>);
 
 impl Payload {
     pub(crate) fn new(word: u64) -> Self {
-        LIVE.fetch_add(1, Ordering::Relaxed);
+        count_one();
         Self(Box::new([word; 8]))
     }
 
@@ -26,7 +27,7 @@ impl Payload {
 
 impl Clone for Payload {
     fn clone(&self) -> Self {
-        LIVE.fetch_add(1, Ordering::Relaxed);
+        count_one();
         Self(self.0.clone())
     }
 }
@@ -37,6 +38,18 @@ impl Drop for Payload {
         std::hint::black_box(&mut self.0).fill(DEAD);
         LIVE.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn count_one() {
+    let live = LIVE.fetch_add(1, Ordering::Relaxed) + 1;
+    if live > MOST.load(Ordering::Relaxed) {
+        MOST.fetch_max(live, Ordering::Relaxed);
+    }
+}
+
+/// The most payloads that were ever alive at once.
+pub(crate) fn most() -> i64 {
+    MOST.load(Ordering::Relaxed)
 }
 
 /// Payloads created and not yet dropped.
