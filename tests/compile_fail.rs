@@ -111,6 +111,14 @@ fn unsound_uses_do_not_compile() {
     assert!(taken, "{complaints}");
 }
 
+/// Field report R15, beside the others in `field_reports.rs`: sharing such a value between subscribers would be unsound.
+#[test]
+fn r15_values_that_are_not_sync_do_not_compile() {
+    let program = std::env::current_exe().unwrap();
+    refused("not_sync", program.parent().unwrap());
+    not_sync_twin::main();
+}
+
 #[test]
 fn their_twins_compile_and_run() {
     batch_item_twin::main();

@@ -1,0 +1,491 @@
+//! Small cases that users of other channels ran into, by number. (R15 needs the compiler: `compile_fail.rs`.)
+
+#[path = "common/alloc.rs"]
+mod alloc;
+mod common;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use doorbell::ring::{
+    Builder, Lagged, MAX_SEQ, OnLag, RecvError, Start, Subscriber, TryRecvError, WeakPublisher, channel,
+};
+use futures::StreamExt;
+
+use crate::alloc::live_bytes;
+use crate::common::census::{Census, Citizen};
+use crate::common::wakers::{Tally, Trap};
+use crate::common::{block_on, eventually, join_all, must_end, must_panic, panic_as_told};
+
+/// A receiver that resubscribes on a channel without senders sees the end at once.
+#[test]
+fn r01_resubscribing_after_the_end() {
+    must_end(|| {
+        let (publisher, subscriber) = channel::<u64>(4);
+        publisher.publish(1);
+        drop(publisher);
+        let mut again = subscriber.resubscribe();
+        assert_eq!(block_on(again.recv()), Err(RecvError::Closed));
+        assert_eq!(again.recv_blocking(), Err(RecvError::Closed));
+        assert_eq!(again.try_recv(), Err(TryRecvError::Closed));
+    });
+}
+
+/// A receiver that goes takes nobody's message with it.
+#[test]
+fn r02_a_waiting_receiver_is_dropped() {
+    must_end(|| {
+        let (publisher, subscriber) = channel(64);
+        let waiters: Vec<_> = (0..6)
+            .map(|_| {
+                let mut subscriber = subscriber.clone();
+                thread::spawn(move || {
+                    (0..50)
+                        .map(|_| subscriber.recv_blocking().unwrap())
+                        .collect::<Vec<u64>>()
+                })
+            })
+            .collect();
+        for value in 0..50 {
+            let mut leaving: Vec<_> = (0..3).map(|_| publisher.subscribe()).collect();
+            for one in &mut leaving {
+                assert!(one.poll_recv(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+            leaving.pop();
+            publisher.publish(value);
+        }
+        let all: Vec<u64> = (0..50).collect();
+        assert!(join_all(waiters).into_iter().all(|got| got == all));
+    });
+}
+
+/// Closing a full channel of capacity 1 overwrites nothing.
+#[test]
+fn r03_closing_a_full_channel() {
+    let (publisher, mut subscriber) = channel(1);
+    publisher.publish("only");
+    drop(publisher);
+    assert_eq!(subscriber.try_recv(), Ok("only"));
+    assert_eq!(subscriber.try_recv(), Err(TryRecvError::Closed));
+    assert_eq!(subscriber.stats().lag_events, 0);
+}
+
+/// Lapped by exactly k whole rings, of the capacity and of any size the storage may have.
+#[test]
+fn r04_lapped_by_whole_rings() {
+    for capacity in 1..=17u64 {
+        for ring in capacity..=2 * capacity {
+            for laps in [1, 2, 3, 8] {
+                let builder = Builder::new(capacity as usize).on_lag(OnLag::Oldest);
+                let (publisher, mut subscriber) = builder.channel().unwrap();
+                publisher.publish(1);
+                assert_eq!(subscriber.try_recv(), Ok(1));
+                let behind = ring * laps;
+                for seq in 2..2 + behind {
+                    publisher.publish(seq);
+                }
+                if behind > capacity {
+                    let skipped = behind - capacity;
+                    let lagged = Lagged {
+                        skipped,
+                        first_missed: 2,
+                        resume_at: 2 + skipped,
+                    };
+                    assert_eq!(subscriber.try_recv(), Err(TryRecvError::Lagged(lagged)));
+                }
+                let expected = 2 + behind - capacity.min(behind);
+                assert_eq!(subscriber.try_recv_seq(), Ok((expected, expected)));
+            }
+        }
+    }
+}
+
+/// A claimed seq is Empty until what pushes it out is published.
+#[test]
+fn r05_claimed_but_not_published() {
+    for capacity in [1, 2, 3, 8u64] {
+        let (publisher, mut subscriber) = channel::<u64>(capacity as usize);
+        let inner = publisher.clone();
+        publisher.publish_with(|seq| {
+            for number in 1..capacity {
+                inner.publish(number);
+                assert_eq!(
+                    subscriber.try_recv(),
+                    Err(TryRecvError::Empty),
+                    "only {number} after {seq}"
+                );
+            }
+            assert_eq!(inner.publish(capacity), seq + capacity);
+            assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Lagged(lagged)) if lagged.first_missed == seq));
+            0
+        });
+        assert_eq!(subscriber.stats().skipped, subscriber.position() - 1);
+    }
+}
+
+/// Near the end of the numbers and near laps beyond 32 bits; `wraps.rs` has all of them.
+#[test]
+fn r06_counters_near_their_limits() {
+    for first in [MAX_SEQ - 30, (1 << 32) * 8 - 5, (1 << 61) - 5, u64::from(u32::MAX) - 3] {
+        let (publisher, mut subscriber) = Builder::new(8)
+            .on_lag(OnLag::Oldest)
+            .first_seq(first)
+            .channel()
+            .unwrap();
+        let mut never = publisher.subscribe_from(Start::After(u64::MAX));
+        for seq in first..first + 20 {
+            assert_eq!(publisher.publish(seq), seq);
+        }
+        let lagged = Lagged {
+            skipped: 12,
+            first_missed: first,
+            resume_at: first + 12,
+        };
+        assert_eq!(subscriber.try_recv(), Err(TryRecvError::Lagged(lagged)));
+        let got: Vec<_> = subscriber.try_iter().map(Result::unwrap).collect();
+        assert_eq!(got, (first + 12..first + 20).collect::<Vec<_>>());
+        assert_eq!(never.try_recv(), Err(TryRecvError::Empty));
+        drop(publisher);
+        assert_eq!(subscriber.try_recv(), Err(TryRecvError::Closed));
+        assert_eq!(never.try_recv(), Err(TryRecvError::Closed));
+    }
+}
+
+/// The obvious loops survive a lag: iterator and stream say it and go on, `recv_lossy` counts it.
+#[test]
+fn r07_loops_survive_a_lag() {
+    must_end(|| {
+        let (publisher, subscriber) = Builder::new(4).on_lag(OnLag::Oldest).channel().unwrap();
+        for value in 1..=10u64 {
+            publisher.publish(value);
+        }
+        drop(publisher);
+        let lagged = Err(Lagged {
+            skipped: 6,
+            first_missed: 1,
+            resume_at: 7,
+        });
+        let expected = [lagged, Ok(7), Ok(8), Ok(9), Ok(10)];
+        assert_eq!(subscriber.clone().iter().collect::<Vec<_>>(), expected);
+        assert_eq!(subscriber.clone().try_iter().collect::<Vec<_>>(), expected);
+        assert_eq!(block_on(subscriber.clone().into_stream().collect::<Vec<_>>()), expected);
+        let mut lossy = subscriber;
+        let mut got = Vec::new();
+        while let Some(value) = block_on(lossy.recv_lossy()) {
+            got.push(value);
+        }
+        assert_eq!(got, [7, 8, 9, 10]);
+        assert_eq!((lossy.stats().skipped, lossy.stats().lag_events), (6, 1));
+    });
+}
+
+/// However many wait, a publish wakes a few, and nobody is woken twice before he has run.
+#[test]
+fn r08_many_parked_and_a_tight_loop() {
+    for count in [40, 400] {
+        let (publisher, subscriber) = Builder::new(1_024).backstop(false).channel::<u64>().unwrap();
+        let tally = Tally::new();
+        let waker = Waker::from(Arc::clone(&tally));
+        let mut waiting: Vec<_> = (0..count).map(|_| subscriber.clone()).collect();
+        for waiting in &mut waiting {
+            assert!(waiting.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+        }
+        let mut before = 0;
+        for value in 0..500 {
+            publisher.publish(value);
+            let rings = tally.rings();
+            assert!(rings - before <= 2, "one publish rang {}", rings - before);
+            before = rings;
+        }
+        assert!(before <= count, "{before} rings for {count} waiters that never ran");
+        for waiting in &mut waiting {
+            assert_eq!(waiting.poll_recv(&mut Context::from_waker(&waker)), Poll::Ready(Ok(0)));
+        }
+        assert_eq!(tally.rings(), count);
+    }
+}
+
+/// A task that always finds something still lets the others on its runtime run.
+#[cfg(feature = "tokio")]
+#[test]
+fn r09_busy_receiver_yields() {
+    must_end(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (publisher, mut subscriber) = channel::<u64>(8);
+            let stop = Arc::new(AtomicBool::new(false));
+            let told = Arc::clone(&stop);
+            let busy = tokio::spawn(async move {
+                let mut received = 0u64;
+                while !told.load(Ordering::Relaxed) {
+                    publisher.publish(received);
+                    assert_eq!(subscriber.recv().await, Ok(received));
+                    received += 1;
+                }
+                received
+            });
+            let other = tokio::spawn(async move {
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            other.await.unwrap();
+            assert!(busy.await.unwrap() > 0);
+        });
+    });
+}
+
+/// A million receives that are given up leave the memory as it was.
+#[test]
+fn r10_a_million_abandoned_receives() {
+    const ROUNDS: u64 = if cfg!(miri) { 100 } else { 500_000 };
+    let (publisher, mut subscriber) = channel::<u64>(8);
+    let tally = Tally::new();
+    let waker = Waker::from(Arc::clone(&tally));
+    let mut before = 0;
+    for round in 0..ROUNDS {
+        drop(subscriber.recv());
+        let mut wait = pin!(subscriber.recv());
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        if round == 100 {
+            before = live_bytes();
+        }
+    }
+    assert_eq!(live_bytes() - before, 0);
+    drop(waker);
+    assert_eq!(Arc::strong_count(&tally), 1);
+    publisher.publish(1);
+    assert_eq!(subscriber.try_recv(), Ok(1));
+}
+
+/// Wakers that publish or subscribe, when rung and when dropped.
+#[test]
+fn r11_wakers_that_use_the_channel() {
+    must_end(|| {
+        let (publisher, subscriber) = channel::<u64>(64);
+        let rings = Arc::new(AtomicU64::new(0));
+        let mut waiting: Vec<_> = (0..5).map(|_| subscriber.clone()).collect();
+        for waiting in &mut waiting {
+            let (ringing, dropping, rings) = (publisher.clone(), publisher.clone(), Arc::clone(&rings));
+            let waker = Trap::waker(
+                move || {
+                    ringing.publish(100);
+                    drop(ringing.subscribe());
+                    rings.fetch_add(1, Ordering::SeqCst);
+                },
+                move || {
+                    dropping.publish(200);
+                    drop(dropping.subscribe_from(Start::Oldest));
+                },
+            );
+            assert!(waiting.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+        }
+        publisher.publish(1);
+        eventually("all are rung", || rings.load(Ordering::SeqCst) == 5);
+        for waiting in &mut waiting {
+            assert_eq!(waiting.try_recv(), Ok(1));
+        }
+    });
+}
+
+/// Its drop publishes another, which is plain.
+struct Echo {
+    _citizen: Citizen,
+    echo: Mutex<Option<(WeakPublisher<Echo>, Citizen)>>,
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        if let Some((publisher, citizen)) = self.echo.get_mut().unwrap().take()
+            && let Some(publisher) = publisher.upgrade()
+        {
+            publisher.publish(Echo {
+                _citizen: citizen,
+                echo: Mutex::new(None),
+            });
+        }
+    }
+}
+
+/// A message whose drop publishes.
+#[test]
+fn r12_messages_whose_drop_publishes() {
+    must_end(|| {
+        let census = Census::new();
+        let (publisher, mut subscriber) = channel(4);
+        for id in 0..100 {
+            publisher.publish(Echo {
+                _citizen: census.citizen(id),
+                echo: Mutex::new(Some((publisher.downgrade(), census.citizen(1_000 + id)))),
+            });
+            while subscriber.try_recv_ref().is_ok() {}
+        }
+        assert!(publisher.next_seq() > 150, "no drop has published");
+        drop((publisher, subscriber));
+        assert_eq!(census.alive(), 0);
+    });
+}
+
+/// Receivers that go, far behind, while senders race them.
+#[test]
+fn r13_lagging_receivers_are_dropped_under_load() {
+    must_end(|| {
+        let census = Census::new();
+        let (publisher, subscriber) = channel(8);
+        let stop = Arc::new(AtomicBool::new(false));
+        let writers: Vec<_> = (0..2)
+            .map(|_| {
+                let (publisher, stop, census) = (publisher.clone(), Arc::clone(&stop), census.clone());
+                thread::spawn(move || {
+                    let mut id = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        publisher.publish(census.citizen(id));
+                        id += 1;
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..20 {
+            let mut lagging: Vec<Subscriber<Citizen>> = (0..50).map(|_| subscriber.clone()).collect();
+            let _ = lagging[0].try_recv();
+            let target = publisher.next_seq() + 500;
+            eventually("they lag by hundreds", || publisher.next_seq() > target);
+            drop(lagging);
+        }
+        stop.store(true, Ordering::Relaxed);
+        join_all(writers);
+        assert_eq!(publisher.subscriber_count(), 1);
+        // However far behind, a drop touches no message.
+        let alive = census.alive();
+        drop(subscriber);
+        assert_eq!(census.alive(), alive);
+        drop(publisher);
+        assert_eq!(census.alive(), 0);
+    });
+}
+
+/// Its clone panics for one reader only.
+struct Picky(Arc<AtomicBool>);
+
+impl Clone for Picky {
+    fn clone(&self) -> Self {
+        if self.0.load(Ordering::SeqCst) {
+            panic_as_told();
+        }
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// A clone that panics fails that call; the message is received with the next.
+#[test]
+fn r14_a_clone_that_panics() {
+    let (publisher, mut unlucky) = channel(4);
+    let mut lucky = unlucky.clone();
+    let refuse = Arc::new(AtomicBool::new(true));
+    publisher.publish(Picky(Arc::clone(&refuse)));
+    publisher.publish(Picky(Arc::default()));
+    must_panic(|| unlucky.try_recv());
+    must_panic(|| unlucky.recv_blocking());
+    assert_eq!(unlucky.position(), 1);
+    refuse.store(false, Ordering::SeqCst);
+    assert_eq!(lucky.try_recv_seq().map(|(seq, _)| seq), Ok(1));
+    assert_eq!(unlucky.try_recv_seq().map(|(seq, _)| seq), Ok(1));
+    assert_eq!(unlucky.try_recv_seq().map(|(seq, _)| seq), Ok(2));
+}
+
+/// A closure that panics leaves a void that holds up nobody.
+#[test]
+fn r16_a_closure_that_panics() {
+    must_end(|| {
+        let (publisher, mut subscriber) = channel(4);
+        let waiter = {
+            let mut subscriber = subscriber.clone();
+            thread::spawn(move || subscriber.recv_blocking())
+        };
+        must_panic(|| publisher.publish_with(|_| panic_as_told()));
+        assert_eq!(publisher.publish(2), 2);
+        assert_eq!(waiter.join().unwrap(), Ok(2));
+        assert_eq!(subscriber.try_recv_seq(), Ok((2, 2)));
+        assert_eq!((publisher.stats().void, subscriber.stats().void), (1, 1));
+    });
+}
+
+/// A batch that is dropped half-way has acknowledged what it gave.
+#[test]
+fn r17_a_half_read_batch() {
+    let (publisher, mut subscriber) = channel(64);
+    publisher.publish_batch(vec![7u64; 10]);
+    let mut batch = subscriber.try_recv_batch(8).unwrap();
+    assert_eq!(
+        (batch.next(), batch.next(), batch.next()),
+        (Some(&7), Some(&7), Some(&7))
+    );
+    drop(batch);
+    assert_eq!((subscriber.position(), subscriber.stats().received), (4, 3));
+    assert_eq!(subscriber.try_recv_seq(), Ok((4, 7)));
+    drop(subscriber.try_recv_batch(5).unwrap());
+    assert_eq!(subscriber.position(), 5);
+}
+
+/// Published to nobody; who comes later gets the last of it.
+#[test]
+fn r18_oldest_after_publishing_to_nobody() {
+    for capacity in [1u64, 3, 64, 100, 999, 1_000, 1_001] {
+        let (publisher, subscriber) = channel(capacity as usize);
+        drop(subscriber);
+        for value in 1..=1_000u64 {
+            publisher.publish(value);
+        }
+        let mut late = publisher.subscribe_from(Start::Oldest);
+        let got: Vec<_> = late.try_iter().map(Result::unwrap).collect();
+        assert_eq!(got, (1 + 1_000u64.saturating_sub(capacity)..=1_000).collect::<Vec<_>>());
+    }
+}
+
+/// Starting after something that is gone is one exact loss.
+#[test]
+fn r19_after_what_was_overwritten() {
+    let (publisher, _subscriber) = Builder::new(16).on_lag(OnLag::Oldest).channel().unwrap();
+    for value in 1..=100u64 {
+        publisher.publish(value);
+    }
+    for after in 0..=110u64 {
+        let mut late = publisher.subscribe_from(Start::After(after));
+        if after < 84 {
+            let lagged = Lagged {
+                skipped: 84 - after,
+                first_missed: after + 1,
+                resume_at: 85,
+            };
+            assert_eq!(late.try_recv(), Err(TryRecvError::Lagged(lagged)));
+        }
+        let got: Vec<_> = late.try_iter().map(Result::unwrap).collect();
+        assert_eq!(got, (after.max(84) + 1..=100).collect::<Vec<_>>());
+        assert_eq!(late.stats().lag_events, u64::from(after < 84));
+    }
+}
+
+/// Large messages, a large ring, many receivers: twice the ring and a little for each receiver. (`memory.rs` goes through laps.)
+#[test]
+fn r20_large_messages_and_many_receivers() {
+    const CAPACITY: i64 = 4_096;
+    const MESSAGE: i64 = 4_096;
+    let before = live_bytes();
+    let (publisher, subscriber) = channel::<[u8; MESSAGE as usize]>(CAPACITY as usize);
+    let mut receivers: Vec<_> = (0..64).map(|_| subscriber.clone()).collect();
+    let bound = 2 * CAPACITY * (MESSAGE + 64) + 64 * 64 * MESSAGE;
+    for number in 0..CAPACITY + CAPACITY / 2 {
+        publisher.publish([number as u8; MESSAGE as usize]);
+        let receiver = &mut receivers[number as usize % 64];
+        assert!(receiver.try_recv_ref().is_ok() || receiver.stats().lag_events > 0);
+    }
+    let used = live_bytes() - before;
+    assert!(used <= bound, "{used} bytes, more than {bound}");
+    drop((publisher, subscriber, receivers));
+    assert_eq!(live_bytes() - before, 0);
+}
