@@ -76,18 +76,18 @@ fn summary(report: &Report, text: &mut String) {
             line("latency", format!("p50 {p50}, p99 {p99}, p99.9 {p999}, max {max}"));
         }
     }
-    let mut note = |count: u64, what: &str| {
+    let mut note = |what: &str, count: u64| {
         if count > 0 {
-            line("note", format!("{} {what}", HumanCount(count)));
+            line("note", format!("{what}: {}", HumanCount(count)));
         }
     };
-    let longest = format!("lines were longer than {} bytes and were cut", report.max_line);
-    note(published.oddities.truncated, &longest);
+    let cut = format!("lines cut at {} bytes", HumanCount(report.max_line as u64));
+    note(&cut, published.oddities.truncated);
     note(
+        "lines with invalid UTF-8, which was replaced",
         published.oddities.invalid_utf8,
-        "lines held invalid UTF-8, which was replaced",
     );
-    note(published.late_arrivals, "times the input was slower than the pace");
+    note("times that the input was slower than the pace", published.late_arrivals);
     if published.events == 0 {
         line("note", "the input held no line".to_owned());
     }
