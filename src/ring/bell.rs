@@ -31,6 +31,10 @@ use crate::sync::{Arc, AtomicBool, AtomicU8, HAND_ON_WIDTH, Mutex, MutexGuard, W
 const WAITING: u8 = 1;
 /// Somebody is due.
 const DUE: u8 = 2;
+/// Overflow cells may have expired.
+const TIDY: u8 = 4;
+/// Publishers must fence before they look for waiters: never taken back.
+const FENCE: u8 = 8;
 
 /// A publication found the table locked.
 const OWED_RING: u8 = 1;
@@ -80,7 +84,7 @@ impl Notice {
 
 /// The bell of one ring.
 pub(crate) struct Bell {
-    /// What a publisher looks at: a map of [`WAITING`] and [`DUE`]. Written under the lock.
+    /// What a publisher looks at: a map of [`WAITING`] and [`DUE`], which change under the lock, and of [`TIDY`] and [`FENCE`].
     flags: CachePadded<AtomicU8>,
     waiters: Mutex<Waiters>,
     /// Debts of those who found the table locked: a map of [`OWED_RING`] and [`OWED_HAND_ON`].
@@ -103,7 +107,7 @@ enum Width {
 impl Bell {
     pub(super) fn new(wake: Wake, backstop: bool) -> Self {
         Self {
-            flags: CachePadded::new(AtomicU8::new(0)),
+            flags: CachePadded::new(AtomicU8::new(if backstop { 0 } else { FENCE })),
             waiters: Mutex::new(Waiters::new()),
             owed: AtomicU8::new(0),
             armed: AtomicBool::new(false),
@@ -112,11 +116,33 @@ impl Bell {
         }
     }
 
-    /// Is there anybody to ring for?
+    /// Is there anything that a publisher must see to after its publication?
     #[inline(always)]
-    pub(super) fn has_waiters(&self) -> bool {
-        // Relaxed: see the callers, who have fenced or acquired the flag before.
-        self.flags.load(ord!("flags.see", Relaxed)) != 0
+    pub(super) fn wants_attention(&self) -> bool {
+        // Relaxed: see `Core::finish`.
+        self.flags.load(ord!("flags.glance", Relaxed)) != 0
+    }
+
+    /// Rings if somebody waits or is due.
+    pub(super) fn ring_if_needed(&self) {
+        // Relaxed: the caller has fenced, or has acquired the flag with its claim.
+        if self.flags.load(ord!("flags.see", Relaxed)) & (WAITING | DUE) != 0 {
+            self.ring();
+        }
+    }
+
+    /// Asks the next publisher to free expired overflow cells.
+    pub(super) fn ask_tidy(&self) {
+        // Relaxed: a request, whose matter is ordered by itself.
+        self.flags.fetch_or(TIDY, ord!("tidy.ask", Relaxed));
+    }
+
+    /// Takes up the request of [`Bell::ask_tidy`], if there is one.
+    #[inline]
+    pub(super) fn take_tidy(&self) -> bool {
+        // Relaxed, both: as `tidy.ask`.
+        self.flags.load(ord!("tidy.see", Relaxed)) & TIDY != 0
+            && self.flags.fetch_and(!TIDY, ord!("tidy.take", Relaxed)) & TIDY != 0
     }
 
     /// Something was published: makes everybody due and notifies the first.
@@ -279,9 +305,7 @@ impl Bell {
                 Width::All => waiters.pop_due(usize::MAX, &mut told),
             }
             let leftover = waiters.has_due();
-            let flags = if waiters.has_waiting() { WAITING } else { 0 } | if leftover { DUE } else { 0 };
-            // Relaxed: made visible to publishers by `park.look` or the fences, to the notified by `notice.give`.
-            self.flags.store(flags, ord!("flags.set", Relaxed));
+            self.set_flags(waiters.has_waiting(), leftover);
             told.give_notice();
             drop(waiters);
             if leftover {
@@ -318,6 +342,22 @@ impl Bell {
                 _ if debts & OWED_RING != 0 && matches!(self.wake, Wake::All) => Width::All,
                 _ => Width::Few(HAND_ON_WIDTH),
             };
+        }
+    }
+
+    /// Shows publishers and the notified how the table stands. Under the lock.
+    fn set_flags(&self, waiting: bool, due: bool) {
+        let set = if waiting { WAITING } else { 0 } | if due { DUE } else { 0 };
+        // Relaxed: both bits change under the lock only.
+        let current = self.flags.load(ord!("flags.current", Relaxed)) & (WAITING | DUE);
+        let added = set & !current;
+        let removed = current & !set;
+        // Relaxed, both: made visible to publishers by `park.look` or the fences, to the notified by `notice.give`.
+        if added != 0 {
+            self.flags.fetch_or(added, ord!("flags.add", Relaxed));
+        }
+        if removed != 0 {
+            self.flags.fetch_and(!removed, ord!("flags.remove", Relaxed));
         }
     }
 

@@ -45,12 +45,12 @@ pub(super) struct Limits {
     pub(super) writable: AtomicU64,
     /// Sequences below this one must look whether their slot has a suspect.
     pub(super) careful_until: AtomicU64,
+    /// Sequences from this one on have not been diverted.
+    pub(super) diverted_below: AtomicU64,
     /// How many overflow cells exist.
     pub(super) live_cells: LiveCells,
     /// The frontier of the last purge of overflow cells.
     pub(super) purged: AtomicU64,
-    /// Sequences from this one on have no freed overflow cell.
-    pub(super) freed_until: AtomicU64,
     /// Is every publisher gone?
     pub(super) closed: AtomicBool,
 }
@@ -112,11 +112,11 @@ impl<T> Core<T> {
                 .collect(),
             limits: CachePadded::new(Limits {
                 frontier: AtomicU64::new(first_seq),
-                writable: AtomicU64::new(first_seq + slots),
+                writable: AtomicU64::new((first_seq + slots).min(MAX_SEQ + 1)),
                 careful_until: AtomicU64::new(0),
                 live_cells: LiveCells::new(0),
                 purged: AtomicU64::new(first_seq),
-                freed_until: AtomicU64::new(0),
+                diverted_below: AtomicU64::new(0),
                 closed: AtomicBool::new(false),
             }),
             overflow: Overflow::new(),

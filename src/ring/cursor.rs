@@ -21,6 +21,13 @@ pub(super) struct Cursor<T> {
     position: u64,
     /// Everything below is passed over in silence: a start beyond the end of the ring.
     floor: u64,
+    /// How many sequences later an event expires.
+    capacity: u64,
+    /// Up to here (and from the position on) the slot of a sequence is found by adding it to `aim`.
+    direct_until: u64,
+    aim: *const Slot<T>,
+    /// As `aim`, for the slot of the sequence that one expires with.
+    expiry_aim: *const Slot<T>,
     /// The end of the announced interval, which covers every sequence from `position` on; zero when nothing is announced.
     announced_until: u64,
     /// How far the next announcement reaches.
@@ -105,11 +112,16 @@ impl<T> Cursor<T> {
     }
 
     fn at(core: Arc<Core<T>>, seat: Seat, position: u64, floor: u64) -> Self {
+        let capacity = core.geometry.capacity();
         Self {
             core,
             seat: ManuallyDrop::new(seat),
             position,
             floor,
+            capacity,
+            direct_until: 0,
+            aim: core::ptr::null(),
+            expiry_aim: core::ptr::null(),
             announced_until: 0,
             reach: Reach::Short,
             batch_first: 0,
@@ -163,10 +175,16 @@ impl<T> Cursor<T> {
     #[inline(always)]
     pub(super) fn next(&mut self) -> Result<Found<T>, TryRecvError> {
         let seq = self.position;
-        if seq < self.announced_until && seq >= self.floor {
-            let slot = self.core.slot(seq);
+        if seq < self.direct_until {
+            let expires_with = seq + self.capacity;
+            // SAFETY: `aim` found both slots, and those of the sequences up to `direct_until`, within the ring.
+            let slot = unsafe { &*self.aim.wrapping_add(seq as usize) };
+            // SAFETY: as above.
+            let expiry = unsafe { &*self.expiry_aim.wrapping_add(expires_with as usize) };
             // Acquire: pairs with `publish.stamp`; the value is complete.
-            if slot.stamp.load(ord!("locate.stamp", Acquire)) == Stamp::value(seq).word() && !self.is_lost(seq) {
+            if slot.stamp.load(ord!("locate.stamp", Acquire)) == Stamp::value(seq).word()
+                && !self.is_expired(expiry, expires_with)
+            {
                 return Ok(Found {
                     seq,
                     value: NonNull::from(&slot.value),
@@ -176,6 +194,19 @@ impl<T> Cursor<T> {
         self.next_slowly()
     }
 
+    /// Prepares the direct look at the sequences from the position on, as far as they are announced and neither their slots nor
+    /// those of the sequences that they expire with start over.
+    fn aim(&mut self) {
+        let seq = self.position;
+        let expires_with = seq + self.capacity;
+        let slot = self.core.slots_from(seq, usize::MAX);
+        let expiry = self.core.slots_from(expires_with, usize::MAX);
+        self.aim = slot.as_ptr().wrapping_sub(seq as usize);
+        self.expiry_aim = expiry.as_ptr().wrapping_sub(expires_with as usize);
+        let direct = slot.len().min(expiry.len()) as u64;
+        self.direct_until = self.announced_until.min(seq + direct);
+    }
+
     /// As [`Cursor::next`], for a batch of up to `wanted`: announces afresh when the announcement in force covers fewer.
     pub(super) fn next_for_batch(&mut self, wanted: u64) -> Result<Found<T>, TryRecvError> {
         let covers = wanted.min(self.core.geometry.announced_by_batch());
@@ -183,7 +214,7 @@ impl<T> Cursor<T> {
             self.withdraw();
             self.reach = Reach::Long;
         }
-        self.batch_doubtful_below = self.core.tail().saturating_sub(self.core.geometry.capacity());
+        self.batch_doubtful_below = self.core.tail().saturating_sub(self.capacity);
         let first = self.next();
         self.reach = Reach::Short;
         self.batch_first = first.as_ref().map_or(0, |first| first.seq);
@@ -250,6 +281,7 @@ impl<T> Cursor<T> {
     /// Takes the announcement back, so that publishers pass this cursor without a look. Done before waiting.
     pub(super) fn rest(&mut self) {
         self.announced_until = 0;
+        self.direct_until = 0;
         self.seat.rest();
     }
 
@@ -267,16 +299,25 @@ impl<T> Cursor<T> {
     #[inline(never)]
     fn next_slowly(&mut self) -> Result<Found<T>, TryRecvError> {
         loop {
-            if self.position < self.floor {
-                // As if never sent; if the ring has not come that far, wait where it is.
-                self.position = self.floor.min(self.core.tail());
-            }
             let seq = self.position;
-            match self.locate(seq) {
-                Located::Value(value) if seq >= self.floor => return Ok(Found { seq, value }),
-                Located::Void if seq >= self.floor => self.pass_void(),
-                Located::Lost if seq >= self.floor => return Err(TryRecvError::Lagged(self.lag())),
-                Located::Value(_) | Located::Void | Located::Lost => {}
+            if seq < self.floor {
+                // What lies below is as if never sent. If the ring has not come that far, wait where it is.
+                self.position = self.floor.min(self.core.tail());
+                if self.position != seq {
+                    continue;
+                }
+            }
+            match if seq < self.floor {
+                Located::Unpublished
+            } else {
+                self.locate(seq)
+            } {
+                Located::Value(value) => {
+                    self.aim();
+                    return Ok(Found { seq, value });
+                }
+                Located::Void => self.pass_void(),
+                Located::Lost => return Err(TryRecvError::Lagged(self.lag())),
                 Located::Unpublished => {
                     // The order matters: what was published before the close is seen after it.
                     if !self.core.is_closed() {
@@ -297,7 +338,7 @@ impl<T> Cursor<T> {
         loop {
             match self.find_published(seq) {
                 None if self.is_freed(seq) => return Located::Lost,
-                None if self.is_published(seq + self.core.geometry.capacity()) => return Located::Lost,
+                None if self.is_published(seq + self.capacity) => return Located::Lost,
                 None => return Located::Unpublished,
                 Some(Located::Lost) => return Located::Lost,
                 // What was found without an announcement may be gone by now: look again under one.
@@ -315,6 +356,7 @@ impl<T> Cursor<T> {
     fn withdraw(&mut self) {
         if self.announced_until != 0 {
             self.announced_until = 0;
+            self.direct_until = 0;
             self.seat.withdraw();
         }
     }
@@ -331,6 +373,7 @@ impl<T> Cursor<T> {
         let refused = self.core.limits.frontier.load(ord!("announce.check", Acquire)) > seq;
         if refused && !fault!("announce.unchecked") {
             self.announced_until = 0;
+            self.direct_until = 0;
             self.seat.withdraw();
             return false;
         }
@@ -356,9 +399,8 @@ impl<T> Cursor<T> {
         if stamp.reaches(seq) {
             return Some(Located::Lost);
         }
-        // Acquire: pairs with `purge.count`; whoever finds a cell gone finds it marked as freed. (A cell is counted before it is
-        // pushed: whoever must see the cell sees the count.)
-        if self.core.limits.live_cells.load(ord!("find.cells", Acquire)) == 0 {
+        // Relaxed: marked before the push; whoever must see the cell sees the mark.
+        if self.core.limits.diverted_below.load(ord!("find.diverted", Relaxed)) <= seq {
             return None;
         }
         Some(self.core.overflow.find(seq)?.map_or(Located::Void, Located::Value))
@@ -367,16 +409,20 @@ impl<T> Cursor<T> {
     /// Is a published `seq` lost, because `seq + capacity` is published? When that one is only claimed, the answer may be either.
     #[inline(always)]
     fn is_lost(&self, seq: u64) -> bool {
-        let expires_with = seq + self.core.geometry.capacity();
-        let slot = self.core.slot(expires_with);
-        // Acquire: whoever answers "lost" finds a tail beyond `expires_with`.
+        self.is_expired(self.core.slot(seq + self.capacity), seq + self.capacity)
+    }
+
+    /// Is `seq`, whose slot is `slot`, published? When it is only claimed, the answer may be either.
+    #[inline(always)]
+    fn is_expired(&self, slot: &Slot<T>, seq: u64) -> bool {
+        // Acquire: whoever answers "lost" finds a tail beyond `seq`.
         let stamp = Stamp::from_word(slot.stamp.load(ord!("lost.stamp", Acquire)));
-        // Acquire: pairs with `purge.count`, as `find.cells`.
-        let cells = self.core.limits.live_cells.load(ord!("lost.cells", Acquire));
+        // Relaxed: as `find.diverted`.
+        let diverted_below = self.core.limits.diverted_below.load(ord!("lost.diverted", Relaxed));
         if fault!("lost.unchecked") {
             return false;
         }
-        stamp.reaches(expires_with) || self.is_freed(expires_with) || (cells != 0 && self.core.tail() > expires_with)
+        stamp.reaches(seq) || (seq < diverted_below && self.core.tail() > seq)
     }
 
     /// Is `seq` published, be it in its slot or elsewhere, be it still there or not?
@@ -385,10 +431,9 @@ impl<T> Cursor<T> {
     }
 
     /// Was `seq` (or a later sequence of its slot) published in an overflow cell that has been freed?
-    #[inline(always)]
     fn is_freed(&self, seq: u64) -> bool {
-        // Relaxed, both: written before the cell went, which the caller has found gone.
-        self.core.limits.freed_until.load(ord!("freed.until", Relaxed)) > seq
+        // Relaxed, both: marked before the cell went, and the caller has found it gone under the table's lock.
+        self.core.limits.diverted_below.load(ord!("freed.diverted", Relaxed)) > seq
             && self.core.aside(seq).freed.load(ord!("freed.slot", Relaxed)) >= seq
     }
 
@@ -401,7 +446,7 @@ impl<T> Cursor<T> {
     fn lag(&mut self) -> Lagged {
         let first_missed = self.position;
         let tail = self.core.tail();
-        let oldest = tail - self.core.geometry.capacity();
+        let oldest = tail - self.capacity;
         let resume_at = match self.core.on_lag {
             OnLag::Oldest => oldest,
             OnLag::Headroom(headroom) => oldest.saturating_add(headroom).min(tail),
@@ -421,6 +466,11 @@ impl<T> Cursor<T> {
         }
     }
 }
+
+// SAFETY: the pointers lead into the slots of the core, which the cursor owns a share of, and are used like references to them.
+unsafe impl<T: Send + Sync> Send for Cursor<T> {}
+// SAFETY: as above; `&Cursor` reads no slot but by atomics.
+unsafe impl<T: Send + Sync> Sync for Cursor<T> {}
 
 impl<T> Drop for Cursor<T> {
     fn drop(&mut self) {

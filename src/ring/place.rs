@@ -1,27 +1,21 @@
 //! Publishing: from a claimed sequence to an event that subscribers can see.
 
-use super::core::Core;
+use core::ops::Range;
+
+use super::core::{Core, Slot};
 use super::geometry::MAX_SEQ;
 use super::stamp::Stamp;
-use crate::sync::{named_fence, ord};
+use crate::sync::{fault, named_fence, ord};
 
 /// A value that had to make room; the publisher drops it when it has finished with the ring.
 pub(super) type Displaced<T> = Option<T>;
 
 impl<T> Core<T> {
-    /// Claims the next sequence.
-    ///
-    /// # Panics
-    ///
-    /// When the sequences are used up. Nothing is published then, and subscribers are not held up.
+    /// Claims the next sequence, for a publication that runs no foreign code. Whether there is one left is seen by [`Core::place`].
     #[inline(always)]
     pub(super) fn claim(&self) -> u64 {
         // Acquire: a claim that follows a waiter's look at the tail (`park.look`) sees that waiter's flag.
-        let seq = self.tail.fetch_add(1, ord!("claim", Acquire));
-        if seq > MAX_SEQ {
-            exhausted();
-        }
-        seq
+        self.tail.fetch_add(1, ord!("claim", Acquire))
     }
 
     /// Claims `count` sequences and returns the first.
@@ -53,15 +47,74 @@ impl<T> Core<T> {
     }
 
     /// Publishes `value` as `seq`, which the caller has claimed.
+    ///
+    /// # Panics
+    ///
+    /// When `seq` is beyond the last sequence. Nothing is published then, and subscribers are not held up.
     #[inline(always)]
     pub(super) fn place(&self, seq: u64, value: T) -> Displaced<T> {
         let slot = self.slot(seq);
-        let Some(before) = self.own(slot, seq) else {
-            self.divert(seq, Some(value));
-            return None;
-        };
+        match self.own(slot, seq) {
+            Some(before) => self.fill(slot, before, seq, value),
+            None => self.place_rarely(slot, seq, value),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn place_rarely(&self, slot: &Slot<T>, seq: u64, value: T) -> Displaced<T> {
+        if seq > MAX_SEQ {
+            exhausted();
+        }
+        match self.own_rarely(slot, seq) {
+            Some(before) => self.fill(slot, before, seq, value),
+            None => {
+                self.divert(seq, Some(value));
+                None
+            }
+        }
+    }
+
+    /// Publishes the items as the sequences from `claimed.start` on, which are claimed and move on with each.
+    ///
+    /// Ends with the items or with the claimed sequences, whichever are fewer.
+    #[inline(always)]
+    pub(super) fn place_all(
+        &self,
+        claimed: &mut Range<u64>,
+        mut items: impl Iterator<Item = T>,
+        mut displaced: impl FnMut(T),
+    ) {
+        while !claimed.is_empty() {
+            // Slots that are open without a further look; the turn of each is still to be seen.
+            let open = self.open_slots(claimed);
+            if open.is_empty() {
+                let Some(item) = items.next() else { return };
+                let seq = claimed.start;
+                claimed.start += 1;
+                self.place(seq, item).map(&mut displaced);
+            }
+            for slot in open {
+                let seq = claimed.start;
+                // Before the item is made, so that it need not be kept anywhere else first.
+                let Some(before) = self.in_turn(slot, seq) else {
+                    let Some(item) = items.next() else { return };
+                    claimed.start += 1;
+                    self.place_rarely(slot, seq, item).map(&mut displaced);
+                    continue;
+                };
+                let Some(item) = items.next() else { return };
+                claimed.start += 1;
+                self.fill(slot, before, seq, item).map(&mut displaced);
+            }
+        }
+    }
+
+    /// Writes `value` into its slot, which the caller owns, and which was stamped with `before`.
+    #[inline(always)]
+    fn fill(&self, slot: &Slot<T>, before: Stamp, seq: u64, value: T) -> Displaced<T> {
         let displaced = slot.value.with_mut(|storage| {
-            // SAFETY: `own` made this thread the only one that touches the slot, until the stamp is stored.
+            // SAFETY: this thread owns the slot: it is the only one that touches it, until the stamp is stored.
             let storage = unsafe { &mut *storage };
             let displaced = if core::mem::needs_drop::<T>() && !before.is_void() {
                 // SAFETY: the stamp says that the slot holds a value. It is moved out once, being overwritten below.
@@ -81,11 +134,11 @@ impl<T> Core<T> {
     /// Publishes that `seq`, which the caller has claimed, carries no event.
     pub(super) fn place_void(&self, seq: u64) -> Displaced<T> {
         self.count_void(1);
-        if crate::sync::fault!("void.unmarked") {
+        if fault!("void.unmarked") {
             return None;
         }
         let slot = self.slot(seq);
-        let Some(before) = self.own(slot, seq) else {
+        let Some(before) = self.own(slot, seq).or_else(|| self.own_rarely(slot, seq)) else {
             self.divert(seq, None);
             return None;
         };
@@ -102,40 +155,52 @@ impl<T> Core<T> {
 
     #[cold]
     fn divert(&self, seq: u64, value: Option<T>) {
-        // Relaxed: counted before the push, so that whoever must see the cell sees the count.
+        // Relaxed, both: before the push, so that whoever must see the cell looks for it.
+        self.limits
+            .diverted_below
+            .fetch_max(seq + 1, ord!("divert.mark", Relaxed));
         self.limits.live_cells.fetch_add(1, ord!("divert.count", Relaxed));
         self.overflow.push(seq, value);
     }
 
-    /// Rings for what has just been placed, if somebody waits. For publications that ran no foreign code after the claim.
+    /// Ends a publication that ran no foreign code after its claim: rings if somebody waits, and drops what made room.
     #[inline(always)]
-    pub(super) fn ring(&self) {
+    pub(super) fn finish(&self, displaced: Displaced<T>) {
+        // Relaxed: the claim has acquired the flag of every waiter that may rely on this look.
+        if self.bell.wants_attention() {
+            self.finish_attentively(displaced);
+        } else {
+            drop(displaced);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn finish_attentively(&self, displaced: Displaced<T>) {
+        let _tidy = TidyLast(self);
         if self.always_fence {
             // SeqCst: either this publisher sees the waiter's flag, or the waiter sees the event when it looks again (`park.fence`).
             named_fence!("ring.fence");
         }
-        // Relaxed: without the fence, the claim has acquired the flag of every waiter that may rely on it.
-        if self.bell.has_waiters() {
-            self.bell.ring();
-        }
+        self.bell.ring_if_needed();
+        drop(displaced);
     }
 
-    /// Rings for what has just been placed. For publications during which foreign code ran, for who knows how long.
-    #[inline(always)]
+    /// Rings for a publication during which foreign code ran, for who knows how long.
     pub(super) fn ring_fenced(&self) {
         // SeqCst: as `ring.fence`.
         named_fence!("ring_after_foreign.fence");
-        if self.bell.has_waiters() {
-            self.bell.ring();
-        }
+        self.bell.ring_if_needed();
     }
+}
 
-    /// Frees overflow cells, if there are any that have expired. Their drops run here.
-    #[inline(always)]
-    pub(super) fn tidy(&self) {
-        // Relaxed: a hint; a cell missed now is found by a later publication.
-        if self.limits.live_cells.load(ord!("tidy.hint", Relaxed)) != 0 {
-            self.purge();
+/// Frees expired overflow cells when dropped: last of all, and without a second panic if the drop of a displaced value panicked.
+pub(super) struct TidyLast<'a, T>(pub(super) &'a Core<T>);
+
+impl<T> Drop for TidyLast<'_, T> {
+    fn drop(&mut self) {
+        if self.0.bell.take_tidy() {
+            self.0.purge();
         }
     }
 }

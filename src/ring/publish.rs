@@ -4,29 +4,13 @@ use core::ops::Range;
 
 use super::core::Core;
 use super::drops;
+use super::place::TidyLast;
 
 /// Claimed sequences, of which those that are not placed become void when this is dropped: after a panic, or when an iterator
 /// falls short.
 struct Claimed<'a, T> {
     core: &'a Core<T>,
     rest: Range<u64>,
-}
-
-/// Frees expired overflow cells when dropped: last of all, and without a second panic if the drop of a displaced value panicked.
-struct TidyLast<'a, T>(&'a Core<T>);
-
-impl<T> Drop for TidyLast<'_, T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.0.tidy();
-    }
-}
-
-impl<T> Claimed<'_, T> {
-    fn place(&mut self, value: T) -> Option<T> {
-        let seq = self.rest.next().expect("as many were claimed");
-        self.core.place(seq, value)
-    }
 }
 
 impl<T> Drop for Claimed<'_, T> {
@@ -44,10 +28,8 @@ impl<T> Core<T> {
     /// Publishes `value` as the claimed `seq`, and rings.
     #[inline(always)]
     pub(super) fn publish_claimed(&self, seq: u64, value: T) -> u64 {
-        let _tidy = TidyLast(self);
         let displaced = self.place(seq, value);
-        self.ring();
-        drop(displaced);
+        self.finish(displaced);
         seq
     }
 
@@ -59,7 +41,9 @@ impl<T> Core<T> {
             core: self,
             rest: seq..seq + 1,
         };
-        let displaced = claimed.place(build(seq));
+        let value = build(seq);
+        claimed.rest.start += 1;
+        let displaced = self.place(seq, value);
         drop(claimed);
         drop(displaced);
         seq
@@ -77,9 +61,7 @@ impl<T> Core<T> {
             core: self,
             rest: seqs.clone(),
         };
-        for item in items.take((seqs.end - seqs.start) as usize) {
-            displaced.drop_caught(claimed.place(item));
-        }
+        self.place_all(&mut claimed.rest, items, |value| displaced.drop_caught(value));
         drop(claimed);
         displaced.resume();
         seqs

@@ -15,31 +15,53 @@
 use core::ops::Range;
 
 use super::core::{Aside, Core, Slot};
+use super::geometry::MAX_SEQ;
 use super::overflow::Expired;
 use super::stamp::Stamp;
 use crate::sync::{fault, named_fence, ord};
 
 impl<T> Core<T> {
-    /// Makes the calling publisher of `seq` the owner of its slot, and returns the stamp found there; or answers `None` when the
-    /// event must be diverted.
+    /// Makes the calling publisher of `seq` the owner of its slot, if that can be told at a glance, and returns the stamp found there.
     #[inline(always)]
     pub(super) fn own(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
-        // Acquire: pairs with the previous owner's `publish.stamp`: its value is complete, and ours to move out.
-        let stamp = Stamp::from_word(slot.stamp.load(ord!("own.stamp", Acquire)));
         // Acquire: pairs with `clear.writable`: reads of what expired are over, and suspects are marked.
         let writable = self.limits.writable.load(ord!("own.writable", Acquire));
         // Relaxed: set before the `writable` that was acquired.
         let careful_until = self.limits.careful_until.load(ord!("own.careful", Relaxed));
-        if stamp.is_of(self.lap_before(seq)) && seq < writable && seq >= careful_until {
-            Some(stamp)
+        if seq < writable && seq >= careful_until {
+            self.in_turn(slot, seq)
         } else {
-            self.own_rarely(slot, seq)
+            None
         }
     }
 
+    /// The slots from that of `claimed.start` on which are open to their publishers when it is their turn; none if that takes a
+    /// closer look.
+    #[inline]
+    pub(super) fn open_slots(&self, claimed: &Range<u64>) -> &[Slot<T>] {
+        // Acquire: as `own.writable`.
+        let writable = self.limits.writable.load(ord!("open.writable", Acquire));
+        // Relaxed: as `own.careful`. What is marked later concerns later sequences.
+        let careful_until = self.limits.careful_until.load(ord!("open.careful", Relaxed));
+        if claimed.start < careful_until {
+            return &[];
+        }
+        let open = claimed.end.min(writable).saturating_sub(claimed.start);
+        self.slots_from(claimed.start, open as usize)
+    }
+
+    /// The stamp of the slot of `seq`, if the publisher of `seq` is next after that of the stamp.
+    #[inline(always)]
+    pub(super) fn in_turn(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
+        // Acquire: pairs with the previous owner's `publish.stamp`: its value is complete, and ours to move out.
+        let stamp = Stamp::from_word(slot.stamp.load(ord!("own.stamp", Acquire)));
+        stamp.is_of(self.lap_before(seq)).then_some(stamp)
+    }
+
+    /// As [`Core::own`], with every check there is. `None` when the event must be diverted, which is recorded then.
     #[cold]
     #[inline(never)]
-    fn own_rarely(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
+    pub(super) fn own_rarely(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
         // Acquire: as `own.writable`; after our own `clear`, the walk itself has acquired it.
         if seq >= self.limits.writable.load(ord!("own.writable_again", Acquire)) {
             self.clear();
@@ -134,10 +156,15 @@ impl<T> Core<T> {
                     .fetch_max(seq + slots + 1, ord!("careful.raise", Relaxed));
             }
         });
+        let writable = (expired + slots).min(MAX_SEQ + 1);
         // Release: pairs with `own.writable`. A read-modify-write, so that it also passes on what earlier clearings released.
         self.limits
             .writable
-            .fetch_max(expired + slots, ord!("clear.writable", Release));
+            .fetch_max(writable, ord!("clear.writable", Release));
+        // Relaxed: a hint; what is missed now is found after the next clearing.
+        if self.limits.live_cells.load(ord!("clear.cells", Relaxed)) != 0 {
+            self.bell.ask_tidy();
+        }
     }
 
     /// Lets the frontier pass everything below `expired`, then calls `found` with every announced interval.
@@ -170,16 +197,15 @@ impl<T> Core<T> {
         let expired: Expired<T> = self.overflow.purge(|seq| {
             let expired = seq < frontier && !announced.iter().any(|interval| interval.contains(&seq));
             if expired {
-                // Relaxed, both: before the cell goes; `purge.count` or the table's lock pass it on.
+                // Relaxed: before the cell goes; the table's lock passes it on to whoever looks for the cell in vain.
                 self.aside(seq).freed.fetch_max(seq, ord!("freed.mark", Relaxed));
-                self.limits.freed_until.fetch_max(seq + 1, ord!("freed.raise", Relaxed));
             }
             expired
         });
-        // Release: whoever finds no cells left (`find.cells`, `lost.cells`) finds them marked as freed.
+        // Relaxed: a hint to clearings.
         self.limits
             .live_cells
-            .fetch_sub(expired.len(), ord!("purge.count", Release));
+            .fetch_sub(expired.len(), ord!("purge.count", Relaxed));
     }
 
     /// The sequence that used the slot of `seq` before; below the first lap it wraps, as the stamps there do.

@@ -51,7 +51,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// As [`Publisher::publish_with`](super::Publisher::publish_with).
     #[inline]
     pub fn publish_with(&mut self, build: impl FnOnce(u64) -> T) -> u64 {
-        self.core.publish_built(self.core.claim(), build)
+        self.core.publish_built(self.core.claim_many(1), build)
     }
 
     /// Publishes all items under consecutive sequences. As [`Publisher::publish_batch`](super::Publisher::publish_batch).
