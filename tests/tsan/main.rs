@@ -1,0 +1,246 @@
+//! Real threads on every path of the ring, written so that ThreadSanitizer can judge them: `tests/tsan/run.sh`.
+//!
+//! In an ordinary run it is one more stress test. It has no test harness, starts threads with `spawn` and joins them all, and
+//! keeps whatever they share until then, because the sanitizer does not see through the standard library (nor through fences).
+//! With the argument `must-race` it plants a race instead: if that goes unreported, the suppressions hide too much.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod planted;
+mod waiting;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use doorbell::ring::{Builder, OnLag, Start, TryRecvError, Wake, channel, spmc};
+
+use crate::common::audit::{Account, Roll, Signed, Way, follow, publish_all};
+use crate::common::census::Census;
+use crate::common::join_all;
+use crate::common::sealed::Sealed;
+
+/// The ways to receive that need no waker; `waiting` has the others.
+const WAYS: [Way; 7] = [
+    Way::Try,
+    Way::TryRef,
+    Way::TryBatch,
+    Way::Timeout,
+    Way::Blocking,
+    Way::BlockingRef,
+    Way::BlockingBatch,
+];
+
+const EVENTS: u64 = 1_200;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("must-race") => return planted::race(),
+        Some("--list") => return println!("tsan: test"),
+        _ => {}
+    }
+    for capacity in [1, 2, 3, 8, 64] {
+        everything_against_everything::<Sealed>(capacity, OnLag::Oldest);
+        everything_against_everything::<String>(capacity, OnLag::Headroom(capacity as u64 / 2));
+    }
+    one_publisher(5);
+    held_and_overwritten(4);
+    stuck_publishers(3);
+    values_that_are_dropped();
+    handles_that_come_and_go();
+    for (wake, backstop) in [(Wake::HandOn, true), (Wake::HandOn, false), (Wake::All, true)] {
+        waiting::tasks_and_threads(wake, backstop);
+    }
+    println!("tsan harness: every thread has joined");
+}
+
+/// Lives until the process ends: nobody's last reference, so nobody's drop to be misjudged.
+fn shared<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+fn everything_against_everything<T: Signed>(capacity: usize, on_lag: OnLag) {
+    let roll = shared(Roll::new(1, 3 * EVENTS as usize));
+    let (publisher, subscriber) = Builder::new(capacity).on_lag(on_lag).channel::<T>().unwrap();
+    let readers: Vec<_> = WAYS
+        .into_iter()
+        .map(|way| {
+            let mut subscriber = subscriber.clone();
+            thread::spawn(move || follow(&mut subscriber, roll, way, |_| false))
+        })
+        .collect();
+    let writers: Vec<_> = (0..3)
+        .map(|me| {
+            let publisher = publisher.clone();
+            thread::spawn(move || publish_all(&publisher, me, EVENTS, roll))
+        })
+        .collect();
+    let voids: u64 = join_all(writers).into_iter().sum();
+    assert_eq!(publisher.stats().void, voids);
+    drop(publisher);
+    for account in join_all(readers) {
+        assert_eq!(account.end, 3 * EVENTS + 1);
+    }
+    drop(subscriber);
+}
+
+fn one_publisher(capacity: usize) {
+    let roll = shared(Roll::new(1, 2 * EVENTS as usize));
+    let (mut publisher, subscriber) = spmc::<String>(capacity);
+    let readers: Vec<_> = WAYS
+        .into_iter()
+        .map(|way| {
+            let mut subscriber = subscriber.clone();
+            thread::spawn(move || follow(&mut subscriber, roll, way, |_| false))
+        })
+        .collect();
+    for number in 0..EVENTS {
+        publisher.publish(String::sign(0, number));
+        publisher.publish_batch([String::sign(1, number)]);
+    }
+    drop(publisher);
+    let accounts: Vec<Account> = join_all(readers);
+    assert!(accounts.iter().all(|account| account.end == 2 * EVENTS + 1));
+    drop(subscriber);
+}
+
+/// Readers that keep what they have while it is overwritten many times.
+fn held_and_overwritten(capacity: usize) {
+    let (publisher, subscriber) = channel::<String>(capacity);
+    let holders: Vec<_> = (0..3)
+        .map(|me| {
+            let mut subscriber = subscriber.clone();
+            thread::spawn(move || {
+                let mut seen = 0;
+                loop {
+                    match subscriber.try_recv_batch(1 + me) {
+                        Ok(batch) => {
+                            let held: Vec<_> = batch.collect();
+                            let before: Vec<_> = held.iter().map(|value| value.signature()).collect();
+                            for _ in 0..3 {
+                                thread::yield_now();
+                                assert!(
+                                    held.iter()
+                                        .zip(&before)
+                                        .all(|(value, before)| value.signature() == *before)
+                                );
+                            }
+                            seen += held.len();
+                        }
+                        Err(TryRecvError::Closed) => return seen,
+                        Err(_) => thread::yield_now(),
+                    }
+                }
+            })
+        })
+        .collect();
+    let writers: Vec<_> = (0..2)
+        .map(|me| {
+            let publisher = publisher.clone();
+            thread::spawn(move || {
+                for number in 0..EVENTS {
+                    publisher.publish(String::sign(me, number));
+                    if number % 16 == 0 {
+                        thread::yield_now();
+                    }
+                }
+            })
+        })
+        .collect();
+    join_all(writers);
+    drop(publisher);
+    join_all(holders);
+    drop(subscriber);
+}
+
+/// Publishers that are overtaken by whole laps between their claim and their publication.
+fn stuck_publishers(capacity: usize) {
+    let (publisher, subscriber) = channel::<String>(capacity);
+    let claimed = shared(AtomicU64::new(0));
+    let stuck: Vec<_> = (0..3)
+        .map(|me| {
+            let publisher = publisher.clone();
+            thread::spawn(move || {
+                for number in 0..10 {
+                    publisher.publish_with(|seq| {
+                        claimed.fetch_add(1, Ordering::AcqRel);
+                        while publisher.next_seq() < seq + 5 * capacity as u64 {
+                            thread::yield_now();
+                        }
+                        String::sign(me, number)
+                    });
+                }
+                claimed.fetch_add(1_000, Ordering::AcqRel);
+            })
+        })
+        .collect();
+    let reader = {
+        let mut subscriber = subscriber.clone();
+        thread::spawn(move || {
+            while subscriber.try_recv_ref().map(|held| held.signature()) != Err(TryRecvError::Closed) {
+                thread::yield_now();
+            }
+        })
+    };
+    let mut number = 0;
+    while claimed.load(Ordering::Acquire) < 3_000 {
+        publisher.publish(String::sign(9, number));
+        number += 1;
+        thread::yield_now();
+    }
+    join_all(stuck);
+    drop(publisher);
+    join_all([reader]);
+    drop(subscriber);
+}
+
+fn values_that_are_dropped() {
+    let census = Census::new();
+    let (publisher, subscriber) = channel(6);
+    let mut threads = Vec::new();
+    for me in 0..3 {
+        let (publisher, census) = (publisher.clone(), census.clone());
+        threads.push(thread::spawn(move || {
+            for number in 0..EVENTS {
+                publisher.publish(census.citizen(me << 32 | number));
+            }
+        }));
+        let mut subscriber = subscriber.clone();
+        threads.push(thread::spawn(move || {
+            for _ in 0..EVENTS {
+                match subscriber.try_recv() {
+                    Ok(value) => assert!(value.id() >> 32 < 3),
+                    Err(_) => thread::yield_now(),
+                }
+            }
+        }));
+    }
+    join_all(threads);
+    drop((publisher, subscriber));
+    assert_eq!(census.alive(), 0);
+}
+
+fn handles_that_come_and_go() {
+    let (publisher, subscriber) = channel::<Sealed>(16);
+    let mut threads = Vec::new();
+    for me in 0..2 {
+        let publisher = publisher.clone();
+        threads.push(thread::spawn(move || {
+            for number in 0..EVENTS {
+                publisher.clone().publish(Sealed::new(me, number));
+            }
+        }));
+        let subscriber = subscriber.clone();
+        threads.push(thread::spawn(move || {
+            for _ in 0..EVENTS / 4 {
+                let mut fresh = subscriber.clone();
+                let _ = fresh.try_recv().map(|value| value.open());
+                let _ = fresh.resubscribe().try_recv();
+            }
+        }));
+    }
+    join_all(threads);
+    let mut late = publisher.subscribe_from(Start::Oldest);
+    assert!(late.try_recv().is_ok());
+    drop((publisher, subscriber, late));
+}
