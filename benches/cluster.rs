@@ -1,0 +1,142 @@
+//! Cluster events: what `emit` costs, and how fast consoles get what is emitted; beside the usual way of two steps, a counter
+//! and then a send.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput};
+use doorbell::cluster::ClusterEvent;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+#[allow(dead_code, unused_imports, reason = "each bench uses its part of what all share")]
+mod common {
+    pub(crate) mod consoles;
+    pub(crate) mod run;
+    pub(crate) mod settings;
+}
+
+use common::consoles::{Bare, Console, Emitter, Source, TwoStep, doorbell};
+use common::settings::{BURST, run_bench, sum_of_numbers};
+
+fn main() {
+    run_bench("cluster", 30, Duration::from_millis(700), bench);
+}
+
+fn bench(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("cluster");
+    for idle in [0, 1, 64] {
+        emit(&mut group, "doorbell", idle, doorbell);
+        emit(&mut group, "two_step", idle, TwoStep::new);
+    }
+    group.sampling_mode(SamplingMode::Flat).sample_size(15);
+    for consoles in [1, 8] {
+        paced(&mut group, "doorbell", consoles, doorbell);
+        paced(&mut group, "two_step", consoles, TwoStep::new);
+        paced(&mut group, "two_step_recv", consoles, || Bare(TwoStep::new()));
+    }
+    group.finish();
+}
+
+/// What one `emit` costs while so many consoles are attached and do not read.
+fn emit<E: Emitter>(group: &mut BenchmarkGroup<'_, WallTime>, who: &str, idle: usize, open: impl Fn() -> E) {
+    let emitter = open();
+    let consoles: Vec<_> = (0..idle).map(|_| emitter.attach()).collect();
+    let source = Source::new();
+    group.throughput(Throughput::Elements(1));
+    group.bench_function(BenchmarkId::new(format!("emit_{idle}_idle"), who), |bencher| {
+        bencher.iter(|| black_box(emitter.emit(|meta| source.event(meta))));
+    });
+    drop(consoles);
+}
+
+/// Consoles on two workers that read what is emitted in bursts of half the capacity; the next burst begins when all have it.
+fn paced<E: Emitter>(group: &mut BenchmarkGroup<'_, WallTime>, who: &str, consoles: usize, open: impl Fn() -> E) {
+    let mut rig = None;
+    group.throughput(Throughput::Elements(BURST * consoles as u64));
+    group.bench_function(BenchmarkId::new(format!("{consoles}_consoles"), who), |bencher| {
+        let rig = rig.get_or_insert_with(|| Rig::start(open(), consoles));
+        bencher.iter_custom(|bursts| rig.run(bursts));
+    });
+    if let Some(rig) = rig {
+        rig.stop();
+    }
+}
+
+struct Rig<E> {
+    runtime: Runtime,
+    emitter: Arc<E>,
+    consoles: Vec<JoinHandle<u64>>,
+    /// One permit for each burst that a console has read.
+    read: Arc<Semaphore>,
+    bursts: u64,
+}
+
+impl<E: Emitter> Rig<E> {
+    fn start(emitter: E, consoles: usize) -> Self {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .build()
+            .expect("a runtime");
+        let read = Arc::new(Semaphore::new(0));
+        let consoles = (0..consoles)
+            .map(|_| runtime.spawn(watch(emitter.attach(), read.clone())))
+            .collect();
+        Self {
+            runtime,
+            emitter: Arc::new(emitter),
+            consoles,
+            read,
+            bursts: 0,
+        }
+    }
+
+    /// The time that so many bursts take, from the first `emit` until the last console has the last event. The emitter is a
+    /// task as well: two threads do all the work.
+    fn run(&mut self, bursts: u64) -> Duration {
+        let (emitter, read) = (self.emitter.clone(), self.read.clone());
+        let consoles = self.consoles.len() as u32;
+        self.bursts += bursts;
+        let run = async move {
+            let source = Source::new();
+            let started = Instant::now();
+            for _ in 0..bursts {
+                for _ in 0..BURST {
+                    black_box::<ClusterEvent>(emitter.emit(|meta| source.event(meta)));
+                }
+                let all = read.acquire_many(consoles).await.expect("it stays open");
+                all.forget();
+            }
+            started.elapsed()
+        };
+        self.runtime
+            .block_on(self.runtime.spawn(run))
+            .expect("the emitter's task")
+    }
+
+    /// Ends the tasks and checks that each console got every event once.
+    fn stop(self) {
+        drop(self.emitter);
+        let emitted = self.bursts * BURST;
+        for console in self.consoles {
+            let sum = self.runtime.block_on(console).expect("a console's task");
+            assert_eq!(sum, sum_of_numbers(1, emitted), "sum of the numbers");
+        }
+    }
+}
+
+/// Reads to the end, and sums the numbers up.
+async fn watch(mut console: impl Console, read: Arc<Semaphore>) -> u64 {
+    let (mut sum, mut count) = (0_u64, 0);
+    while let Some(event) = console.next().await {
+        sum = sum.wrapping_add(event.meta().cluster_seq);
+        count += 1;
+        if count % BURST == 0 {
+            read.add_permits(1);
+        }
+    }
+    sum
+}

@@ -1,0 +1,117 @@
+//! What the cluster tests share: a service whose state shows every loss, repetition and exchange of events.
+
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use doorbell::cluster::{ClusterEventMeta, ClusterEventPublisher, ClusterStreamLagged, Seam};
+use futures::Stream;
+use futures::stream::BoxStream;
+
+/// What a console reads.
+pub(crate) type Deltas<E> = BoxStream<'static, Result<E, ClusterStreamLagged>>;
+
+/// A change of [`State`], with its stamp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Change {
+    pub(crate) seq: u64,
+    pub(crate) value: u64,
+}
+
+impl Change {
+    pub(crate) fn new(meta: ClusterEventMeta, value: u64) -> Self {
+        Self {
+            seq: meta.cluster_seq,
+            value,
+        }
+    }
+}
+
+/// A state that depends on every change and on their order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct State {
+    changes: u64,
+    digest: u64,
+}
+
+impl State {
+    pub(crate) fn apply(&mut self, value: u64) {
+        self.changes += 1;
+        self.digest = self.digest.wrapping_mul(0x0100_0000_01b3).wrapping_add(value + 1);
+    }
+}
+
+/// Changes its state and emits under one lock.
+pub(crate) struct Service {
+    pub(crate) publisher: ClusterEventPublisher<Change>,
+    state: Mutex<State>,
+}
+
+impl Service {
+    pub(crate) fn new(publisher: ClusterEventPublisher<Change>) -> Self {
+        Self {
+            publisher,
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no change panics under the lock")
+    }
+
+    /// Changes and emits.
+    pub(crate) fn change(&self, value: u64) -> Change {
+        let mut state = self.lock();
+        state.apply(value);
+        self.publisher.emit(|meta| Change::new(meta, value))
+    }
+
+    /// The snapshot function of a marked seam.
+    pub(crate) fn marked(&self, seam: &Seam) -> State {
+        let state = self.lock();
+        seam.mark();
+        *state
+    }
+}
+
+pub(crate) fn capacity(capacity: usize) -> NonZeroUsize {
+    NonZeroUsize::new(capacity).expect("not zero")
+}
+
+/// Polls once, without being woken later.
+pub(crate) fn poll<S: Stream>(stream: &mut Pin<Box<S>>) -> Poll<Option<S::Item>>
+where
+    S: ?Sized,
+{
+    stream.as_mut().poll_next(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Everything that is there, without waiting; a lag or the end is the last.
+pub(crate) fn drain<E>(stream: &mut Deltas<E>) -> Vec<Result<E, ClusterStreamLagged>> {
+    std::iter::from_fn(|| match poll(stream) {
+        Poll::Ready(item) => item,
+        Poll::Pending => None,
+    })
+    .collect()
+}
+
+/// Random numbers that a seed repeats.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+
+    pub(crate) fn one_in(&mut self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
+}
