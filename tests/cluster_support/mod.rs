@@ -36,6 +36,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// How many changes have been applied.
+    pub(crate) fn changes(self) -> u64 {
+        self.changes
+    }
+
     pub(crate) fn apply(&mut self, value: u64) {
         self.changes += 1;
         self.digest = self.digest.wrapping_mul(0x0100_0000_01b3).wrapping_add(value + 1);

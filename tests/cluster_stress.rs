@@ -1,0 +1,147 @@
+//! Cluster events on real threads: several emitters, and consoles that splice, lag, and splice again.
+
+use std::sync::Arc;
+use std::thread;
+
+use doorbell::cluster::{ClusterEventMeta, ClusterEventPublisher, Resync};
+use futures::StreamExt;
+use futures::executor::block_on;
+
+#[allow(dead_code, reason = "each test file uses a part of it")]
+mod cluster_support;
+
+use cluster_support::{Service, State, capacity};
+
+const EMITTERS: u64 = 3;
+const EACH: u64 = if cfg!(miri) { 50 } else { 20_000 };
+
+#[test]
+fn numbers_and_order_agree() {
+    let publisher =
+        ClusterEventPublisher::<(u64, u64, ClusterEventMeta)>::with_capacity(capacity((EMITTERS * EACH) as usize));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let mut stream = publisher.subscribe(0);
+            thread::spawn(move || {
+                block_on(async {
+                    let mut next = vec![0; EMITTERS as usize];
+                    let mut seqs = Vec::new();
+                    while let Some(item) = stream.next().await {
+                        let (emitter, index, meta) = item.expect("everything fits");
+                        assert_eq!(index, next[emitter as usize], "the order of emitter {emitter}");
+                        next[emitter as usize] += 1;
+                        seqs.push(meta.cluster_seq);
+                    }
+                    seqs
+                })
+            })
+        })
+        .collect();
+    let emitters: Vec<_> = (0..EMITTERS)
+        .map(|emitter| {
+            let publisher = publisher.clone();
+            thread::spawn(move || {
+                let mut last = 0;
+                for index in 0..EACH {
+                    let (_, _, meta) = publisher.emit(|meta| (emitter, index, meta));
+                    assert!(meta.cluster_seq > last);
+                    last = meta.cluster_seq;
+                }
+            })
+        })
+        .collect();
+    drop(publisher);
+    for emitter in emitters {
+        emitter.join().unwrap();
+    }
+    for reader in readers {
+        let seqs = reader.join().unwrap();
+        assert!(seqs.into_iter().eq(1..=EMITTERS * EACH), "each number once, in order");
+    }
+}
+
+/// Runs the emitters; when they are done, `consoles` must all end with the state of the service.
+fn consoles_end_with_the_state(size: usize, watch: impl Fn(Arc<Service>) -> State + Send + Copy + 'static) {
+    let service = Arc::new(Service::new(ClusterEventPublisher::with_capacity(capacity(size))));
+    let consoles: Vec<_> = (0..2)
+        .map(|_| {
+            let service = service.clone();
+            thread::spawn(move || watch(service))
+        })
+        .collect();
+    let emitters: Vec<_> = (0..EMITTERS)
+        .map(|emitter| {
+            let service = service.clone();
+            thread::spawn(move || {
+                for index in 0..EACH {
+                    service.change(emitter * EACH + index);
+                }
+            })
+        })
+        .collect();
+    for emitter in emitters {
+        emitter.join().unwrap();
+    }
+    let end = *service.lock();
+    for console in consoles {
+        assert_eq!(console.join().unwrap(), end, "capacity {size}");
+    }
+}
+
+/// The number of the last change, after which a console may stop.
+const LAST: u64 = EMITTERS * EACH;
+
+#[test]
+fn consoles_that_splice_again_after_each_lag() {
+    for size in [1, 4, 1024] {
+        consoles_end_with_the_state(size, |service| {
+            block_on(async {
+                loop {
+                    let mut spliced = service.publisher.splice(|seam| service.marked(&seam));
+                    let mut state = spliced.snapshot;
+                    let mut seen = spliced.as_of_seq;
+                    while seen < LAST {
+                        match spliced.deltas.next().await.expect("the publisher is there") {
+                            Ok(change) => {
+                                assert_eq!(change.seq, seen + 1, "no gap and no repetition");
+                                seen = change.seq;
+                                state.apply(change.value);
+                            }
+                            Err(lagged) => {
+                                assert!(lagged.skipped >= 1);
+                                break;
+                            }
+                        }
+                    }
+                    if seen == LAST {
+                        return state;
+                    }
+                }
+            })
+        });
+    }
+}
+
+#[test]
+fn consoles_that_resync_by_themselves() {
+    for size in [2, 64] {
+        consoles_end_with_the_state(size, |service| {
+            let source = service.clone();
+            let mut console = service
+                .publisher
+                .resync(move |seam| std::future::ready(source.marked(&seam)));
+            block_on(async {
+                let mut state = State::default();
+                loop {
+                    match console.next().await.expect("the publisher is there") {
+                        Resync::Snapshot(snapshot) => state = snapshot,
+                        Resync::Delta(change) => state.apply(change.value),
+                    }
+                    if state.changes() == LAST {
+                        return state;
+                    }
+                }
+            })
+        });
+    }
+}
