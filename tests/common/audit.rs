@@ -96,7 +96,12 @@ pub(crate) fn publish_all<T: Signed>(publisher: &Publisher<T>, me: u64, count: u
                 seqs
             }
             1 => {
-                let seq = publisher.publish_with(|_| T::sign(me, number));
+                // Now and then the others go on for a long while between claim and publication.
+                let pause = if dice.below(16) == 0 { dice.below(60) } else { 0 };
+                let seq = publisher.publish_with(|_| {
+                    (0..pause).for_each(|_| thread::yield_now());
+                    T::sign(me, number)
+                });
                 roll.value(seq, (me, number));
                 number += 1;
                 seq..seq + 1
@@ -345,6 +350,7 @@ fn step<T: Signed>(subscriber: &mut Subscriber<T>, auditor: &mut Auditor<'_>, wa
 
 /// Takes up to `take` of the batch, and looks at each value again at the end, when it may long have been overwritten.
 fn audit_batch<T: Signed>(mut batch: doorbell::ring::Batch<'_, T>, auditor: &mut Auditor<'_>, take: usize) {
+    let pause = if take % 16 == 0 { take / 2 } else { 0 };
     let mut held = Vec::new();
     while held.len() < take
         && let Some((seq, value)) = batch.next_seq()
@@ -353,6 +359,7 @@ fn audit_batch<T: Signed>(mut batch: doorbell::ring::Batch<'_, T>, auditor: &mut
         held.push((value, value.signature()));
     }
     drop(batch);
+    (0..pause).for_each(|_| thread::yield_now());
     for (value, signature) in held {
         assert_eq!(value.signature(), signature, "changed while held");
     }

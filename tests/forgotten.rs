@@ -1,0 +1,110 @@
+//! Values whose destructor never runs: everything stays sound, and only what was forgotten is leaked.
+
+mod common;
+
+use std::future::Future;
+use std::mem::forget;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use doorbell::ring::{TryRecvError, channel};
+
+use crate::common::census::Census;
+use crate::common::poll_once;
+use crate::common::wakers::Tally;
+
+#[test]
+fn forgotten_references_and_batches() {
+    let census = Census::new();
+    let (publisher, mut subscriber) = channel(8);
+    for round in 0..50 {
+        let base = publisher.next_seq();
+        for id in base..base + 8 {
+            publisher.publish(census.citizen(id));
+        }
+        while matches!(subscriber.try_recv_ref().map(forget), Err(TryRecvError::Lagged(_))) {}
+        let at = subscriber.position();
+        match round % 3 {
+            0 => {
+                let mut batch = subscriber.try_recv_batch(4).unwrap();
+                assert_eq!(batch.next().map(|value| value.id()), Some(at));
+                assert_eq!(batch.next().map(|value| value.id()), Some(at + 1));
+                forget(batch);
+                // What it gave counts as received, as if it had been dropped.
+                assert_eq!(subscriber.position(), at + 2);
+            }
+            1 => {
+                let held = subscriber.try_recv_ref().unwrap();
+                assert_eq!((held.seq(), held.id()), (at, at));
+                forget(held);
+                assert_eq!(subscriber.position(), at + 1);
+            }
+            _ => {
+                forget(subscriber.try_recv_batch(4).unwrap());
+                assert_eq!(subscriber.position(), at);
+            }
+        }
+        assert_eq!(
+            subscriber.try_recv().map(|value| value.id()),
+            Ok(subscriber.position() - 1)
+        );
+        let stats = subscriber.stats();
+        assert_eq!(stats.received + stats.skipped + stats.void, subscriber.position() - 1);
+    }
+    drop((publisher, subscriber));
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
+fn forgotten_waits() {
+    let (publisher, mut subscriber) = channel::<u64>(8);
+    let tally = Tally::new();
+    let waker = Waker::from(Arc::clone(&tally));
+    for round in 0..50 {
+        let mut wait = Box::pin(subscriber.recv());
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        forget(wait);
+        let mut wait = Box::pin(subscriber.recv_batch(3));
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        forget(wait);
+        publisher.publish(round);
+        match round % 3 {
+            0 => assert_eq!(subscriber.try_recv(), Ok(round)),
+            1 => assert_eq!(subscriber.recv_blocking(), Ok(round)),
+            _ => assert!(matches!(poll_once(subscriber.recv()), std::task::Poll::Ready(Ok(got)) if got == round)),
+        }
+    }
+    assert!(tally.rings() >= 25);
+    drop((publisher, subscriber));
+    // The table of waiters went with the channel; the forgotten futures held no waker.
+    drop(waker);
+    assert_eq!(Arc::strong_count(&tally), 1);
+}
+
+#[test]
+fn forgotten_handles() {
+    let census = Census::new();
+    let (publisher, mut subscriber) = channel(4);
+    for id in 0..4 {
+        publisher.publish(census.citizen(id));
+    }
+    // Its announced interval stays for ever, and publishers go round it.
+    let mut lost = subscriber.clone();
+    assert!(lost.try_recv().is_ok());
+    forget(lost);
+    for id in 4..200 {
+        publisher.publish(census.citizen(id));
+    }
+    assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Lagged(_))));
+    assert_eq!(
+        subscriber.try_recv().map(|value| value.id()),
+        Ok(subscriber.position() - 2)
+    );
+    assert!(census.alive() <= 3 * 4);
+    // A forgotten publisher keeps the channel open.
+    forget(publisher.clone());
+    drop(publisher);
+    while subscriber.try_recv().is_ok() {}
+    assert!(!subscriber.is_closed());
+    assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Empty)));
+}
