@@ -170,7 +170,7 @@ impl Builder {
         Ok((UniquePublisher::from_core(core), subscriber))
     }
 
-    fn checked<T>(&self) -> Result<&Self, BuildError> {
+    pub(super) fn checked<T>(&self) -> Result<&Self, BuildError> {
         let Self {
             capacity, first_seq, ..
         } = *self;

@@ -10,6 +10,7 @@ use super::builder::{Builder, OnLag, WaitStrategy};
 use super::drops;
 use super::geometry::{Geometry, MAX_SEQ};
 use super::overflow::{LiveCells, Overflow};
+use super::presence::Presence;
 use super::registry::Registry;
 use super::stamp::Stamp;
 use super::stats::RingStats;
@@ -69,7 +70,7 @@ pub(super) struct Core<T> {
     pub(super) registry: Registry,
     pub(super) bell: Arc<Bell>,
     publishers: AtomicUsize,
-    subscribers: AtomicUsize,
+    pub(super) presence: Arc<Presence>,
     void: AtomicU64,
     /// The next sequence to be claimed.
     pub(super) tail: CachePadded<AtomicU64>,
@@ -123,7 +124,7 @@ impl<T> Core<T> {
             registry: Registry::new(geometry.announced(), geometry.announced_by_batch()),
             bell: Arc::new(Bell::new(builder.wake, builder.backstop)),
             publishers: AtomicUsize::new(1),
-            subscribers: AtomicUsize::new(0),
+            presence: Arc::new(Presence::new(first_seq)),
             void: AtomicU64::new(0),
             tail: CachePadded::new(AtomicU64::new(first_seq)),
         }
@@ -201,24 +202,18 @@ impl<T> Core<T> {
         }
     }
 
+    pub(super) fn publisher_count(&self) -> usize {
+        // Relaxed: a figure.
+        self.publishers.load(ord!("publishers.read", Relaxed))
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         // Acquire: pairs with `close`.
         self.limits.closed.load(ord!("closed.see", Acquire))
     }
 
-    pub(super) fn subscriber_added(&self) {
-        // Relaxed: a figure.
-        self.subscribers.fetch_add(1, ord!("subscribers.add", Relaxed));
-    }
-
-    pub(super) fn subscriber_gone(&self) {
-        // Relaxed: a figure.
-        self.subscribers.fetch_sub(1, ord!("subscribers.leave", Relaxed));
-    }
-
     pub(super) fn subscriber_count(&self) -> usize {
-        // Relaxed: a figure.
-        self.subscribers.load(ord!("subscribers.read", Relaxed))
+        self.presence.subscribers()
     }
 
     pub(super) fn stats(&self) -> RingStats {
@@ -236,7 +231,7 @@ impl<T> Core<T> {
             published: (next_seq - self.first_seq).saturating_sub(void),
             void,
             subscribers: self.subscriber_count(),
-            publishers: self.publishers.load(ord!("publishers.read", Relaxed)),
+            publishers: self.publisher_count(),
             slowest_position,
         }
     }

@@ -41,6 +41,8 @@ pub(super) struct Cursor<T> {
     void: u64,
     lag_events: u64,
     backlog_high_water: u64,
+    /// If this cursor is the last to go, it takes what is retained with it: the drop-in's rule.
+    pub(super) releases: bool,
 }
 
 /// An event that was found: valid until the cursor is next asked for one.
@@ -97,6 +99,8 @@ enum Located<T> {
 
 impl<T> Cursor<T> {
     pub(super) fn new(core: Arc<Core<T>>, start: Start) -> Self {
+        // First of all: what is claimed to release the ring is claimed before this, and so lies below the position.
+        core.presence.enter();
         let tail = core.tail();
         let (position, floor) = match start {
             Start::Latest => (tail, 0),
@@ -106,7 +110,6 @@ impl<T> Cursor<T> {
                 (next.min(tail), next)
             }
         };
-        core.subscriber_added();
         let seat = core.registry.join(position.max(floor));
         Self::at(core, seat, position, floor)
     }
@@ -131,12 +134,13 @@ impl<T> Cursor<T> {
             void: 0,
             lag_events: 0,
             backlog_high_water: 0,
+            releases: false,
         }
     }
 
     /// Another cursor at the same position, with an account of its own.
     pub(super) fn fork(&self) -> Self {
-        self.core.subscriber_added();
+        self.core.presence.enter();
         let seat = self.core.registry.join(self.position());
         Self::at(self.core.clone(), seat, self.position, self.floor)
     }
@@ -477,7 +481,7 @@ impl<T> Drop for Cursor<T> {
         // SAFETY: taken once, here, and the cursor is not used afterwards.
         let seat = unsafe { ManuallyDrop::take(&mut self.seat) };
         self.core.registry.leave(seat);
-        self.core.subscriber_gone();
+        self.core.subscriber_gone(self.releases);
     }
 }
 

@@ -137,6 +137,12 @@ impl<T> Core<T> {
         if fault!("void.unmarked") {
             return None;
         }
+        self.place_nothing(seq)
+    }
+
+    /// As [`Core::place_void`], but the caller has counted the void.
+    #[inline(always)]
+    pub(super) fn place_nothing(&self, seq: u64) -> Displaced<T> {
         let slot = self.slot(seq);
         let Some(before) = self.own(slot, seq).or_else(|| self.own_rarely(slot, seq)) else {
             self.divert(seq, None);

@@ -13,14 +13,18 @@ use crate::sync::{Arc, Weak, downgrade};
 ///
 /// Publishing never waits: not for subscribers, not for a lock, not for other publishers. Having no subscriber is normal; what is
 /// published then is retained like everything else. The channel closes for good when the last publisher is dropped.
-pub struct Publisher<T: Send + Sync + 'static> {
+pub struct Publisher<T> {
     core: Arc<Core<T>>,
 }
 
-impl<T: Send + Sync + 'static> Publisher<T> {
+impl<T> Publisher<T> {
     /// Wraps a core whose count of publishers includes the new one.
     pub(super) fn from_core(core: Arc<Core<T>>) -> Self {
         Self { core }
+    }
+
+    pub(super) fn core(&self) -> &Core<T> {
+        &self.core
     }
 
     /// Publishes `value` and returns its sequence.
@@ -204,20 +208,20 @@ impl<T: Send + Sync + 'static> Publisher<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Clone for Publisher<T> {
+impl<T> Clone for Publisher<T> {
     fn clone(&self) -> Self {
         self.core.publisher_added();
         Self::from_core(self.core.clone())
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Publisher<T> {
+impl<T> Drop for Publisher<T> {
     fn drop(&mut self) {
         self.core.publisher_gone();
     }
 }
 
-impl<T: Send + Sync + 'static> fmt::Debug for Publisher<T> {
+impl<T> fmt::Debug for Publisher<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Publisher")
             .field("stats", &self.stats())
@@ -226,11 +230,15 @@ impl<T: Send + Sync + 'static> fmt::Debug for Publisher<T> {
 }
 
 /// A publisher that does not keep the channel open; made by [`Publisher::downgrade`].
-pub struct WeakPublisher<T: Send + Sync + 'static> {
+pub struct WeakPublisher<T> {
     core: Weak<Core<T>>,
 }
 
-impl<T: Send + Sync + 'static> WeakPublisher<T> {
+impl<T> WeakPublisher<T> {
+    pub(super) fn core(&self) -> Option<Arc<Core<T>>> {
+        self.core.upgrade()
+    }
+
     /// A publisher, unless the last one is gone: a closed channel stays closed.
     ///
     /// ```
@@ -244,7 +252,7 @@ impl<T: Send + Sync + 'static> WeakPublisher<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Clone for WeakPublisher<T> {
+impl<T> Clone for WeakPublisher<T> {
     fn clone(&self) -> Self {
         Self {
             core: self.core.clone(),
@@ -252,7 +260,7 @@ impl<T: Send + Sync + 'static> Clone for WeakPublisher<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> fmt::Debug for WeakPublisher<T> {
+impl<T> fmt::Debug for WeakPublisher<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WeakPublisher").finish_non_exhaustive()
     }

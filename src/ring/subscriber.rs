@@ -49,17 +49,21 @@ use crate::sync::Arc;
 /// The receives by value clone the event. Those by reference and in batches do not, and need no `Clone`.
 ///
 /// Dropping a subscriber takes a short lock, whatever its lag.
-pub struct Subscriber<T: Send + Sync + 'static> {
+pub struct Subscriber<T> {
     wait: Wait,
     cursor: Cursor<T>,
 }
 
-impl<T: Send + Sync + 'static> Subscriber<T> {
+impl<T> Subscriber<T> {
     pub(super) fn new(core: Arc<Core<T>>, start: Start) -> Self {
         Self {
             wait: Wait::default(),
             cursor: Cursor::new(core, start),
         }
+    }
+
+    pub(super) fn cursor(&self) -> &Cursor<T> {
+        &self.cursor
     }
 
     pub(super) fn cursor_mut(&mut self) -> &mut Cursor<T> {
@@ -77,10 +81,12 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         self.wait.cancel(&self.cursor);
     }
 
-    fn block(&mut self, deadline: Option<Instant>) -> Result<Found<T>, RecvTimeoutError> {
+    pub(super) fn block(&mut self, deadline: Option<Instant>) -> Result<Found<T>, RecvTimeoutError> {
         self.wait.block(&mut self.cursor, deadline, Cursor::next)
     }
+}
 
+impl<T: Send + Sync + 'static> Subscriber<T> {
     /// The event found last, as received.
     pub(super) fn take_ref(&mut self, found: Found<T>) -> Ref<'_, T> {
         self.cursor.advance();
@@ -512,7 +518,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
 }
 
 /// The answer of a block without a deadline.
-fn without_timeout<F>(result: Result<F, RecvTimeoutError>) -> Result<F, RecvError> {
+pub(super) fn without_timeout<F>(result: Result<F, RecvTimeoutError>) -> Result<F, RecvError> {
     result.map_err(|error| match error {
         RecvTimeoutError::Lagged(lagged) => RecvError::Lagged(lagged),
         RecvTimeoutError::Closed => RecvError::Closed,
@@ -520,7 +526,7 @@ fn without_timeout<F>(result: Result<F, RecvTimeoutError>) -> Result<F, RecvErro
     })
 }
 
-impl<T: Send + Sync + 'static> Clone for Subscriber<T> {
+impl<T> Clone for Subscriber<T> {
     fn clone(&self) -> Self {
         Self {
             wait: Wait::default(),
@@ -529,7 +535,7 @@ impl<T: Send + Sync + 'static> Clone for Subscriber<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Subscriber<T> {
+impl<T> Drop for Subscriber<T> {
     fn drop(&mut self) {
         self.wait.finish(&self.cursor);
     }

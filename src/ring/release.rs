@@ -1,0 +1,141 @@
+//! Releasing what is retained once nobody is there to receive it: the drop-in's rule.
+//!
+//! Values leave the ring by being displaced, so the releasing thread publishes a void for every slot. It claims these sequences
+//! while it holds the door and the count of subscribers is zero: every subscriber starts behind them, and none ever meets one.
+//!
+//! A send that overlaps the release either finds its value displaced, or it finds the count zero when it looks again, and releases
+//! for itself: both sides fence between what they write and what they look at.
+
+use core::ops::Range;
+
+use super::core::Core;
+use super::drops;
+use super::geometry::MAX_SEQ;
+use super::presence::Door;
+use crate::sync::{MutexGuard, fault, named_fence, ord};
+
+/// How far releasing has come; kept behind the door.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// A thread is publishing voids; whoever else wants to release asks that one to go on.
+    under_way: bool,
+    again: bool,
+    /// The end of the latest release: as long as the tail is there, nothing has been published since.
+    until: u64,
+}
+
+impl Progress {
+    /// Of a ring whose first sequence is `first_seq`: there is nothing to release yet.
+    pub(super) fn new(first_seq: u64) -> Self {
+        Self {
+            under_way: false,
+            again: false,
+            until: first_seq,
+        }
+    }
+}
+
+/// Looks, when a send ends in whatever way, whether the last receiver has gone meanwhile.
+pub(super) struct LookAgain<'a, T>(pub(super) &'a Core<T>);
+
+impl<T> Drop for LookAgain<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SeqCst: pairs with `release.fence`: this thread finds the count zero, or the releasing one finds the value.
+        named_fence!("send.fence");
+        if self.0.presence.subscribers() == 0 {
+            self.0.release_late();
+        }
+    }
+}
+
+impl<T> Core<T> {
+    /// Removes a subscriber, and wakes those who wait until none is there. With `releases`, releases what is retained if it was the last.
+    pub(super) fn subscriber_gone(&self, releases: bool) {
+        let Some(mut door) = self.presence.leave() else {
+            return;
+        };
+        let waiting = door.take_waiting();
+        let guard = drops::Guard::new();
+        if releases && self.tail() != door.release.until {
+            let released = self.release(door);
+            guard.run(|| self.drop_released(released));
+        } else {
+            drop(door);
+        }
+        waiting.raise();
+        guard.resume();
+    }
+
+    /// Releases what a release that is over, or under way, may have missed.
+    #[cold]
+    #[inline(never)]
+    fn release_late(&self) {
+        if let Some(door) = self.presence.deserted() {
+            let released = self.release(door);
+            self.drop_released(released);
+        }
+    }
+
+    fn drop_released(&self, released: Vec<T>) {
+        let guard = drops::Guard::new();
+        // Diverted values have expired with the others. Relaxed: what is diverted later is released later.
+        if self.limits.live_cells.load(ord!("release.cells", Relaxed)) != 0 {
+            guard.run(|| self.purge());
+        }
+        for value in released {
+            guard.drop_caught(value);
+        }
+        guard.resume();
+    }
+
+    /// Takes everything out of the ring. The caller drops it, and has found the count zero.
+    fn release<'a>(&'a self, mut door: MutexGuard<'a, Door>) -> Vec<T> {
+        let mut released = Vec::new();
+        if !core::mem::needs_drop::<T>() {
+            return released;
+        }
+        if door.release.under_way {
+            door.release.again = true;
+            return released;
+        }
+        door.release.under_way = true;
+        loop {
+            let seqs = self.claim_release();
+            door.release.until = seqs.end;
+            drop(door);
+            // SeqCst: pairs with `send.fence`.
+            named_fence!("release.fence");
+            self.count_void(seqs.end - seqs.start);
+            released.extend(seqs.filter_map(|seq| self.place_nothing(seq)));
+            door = self.presence.door();
+            let again = core::mem::take(&mut door.release.again) && self.presence.subscribers() == 0;
+            if !again || fault!("release.once") {
+                door.release.under_way = false;
+                return released;
+            }
+        }
+    }
+
+    /// Claims one sequence for every slot; none when so many are not left.
+    fn claim_release(&self) -> Range<u64> {
+        // Relaxed: only compared.
+        let mut first = self.tail.load(ord!("claim_release.read", Relaxed));
+        loop {
+            let end = first + self.geometry.slots();
+            if end > MAX_SEQ + 1 {
+                return first..first;
+            }
+            // Acquire: as `claim`.
+            match self.tail.compare_exchange_weak(
+                first,
+                end,
+                ord!("claim_release", Acquire),
+                ord!("claim_release.failed", Relaxed),
+            ) {
+                Ok(_) => return first..end,
+                Err(current) => first = current,
+            }
+        }
+    }
+}
