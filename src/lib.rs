@@ -1,5 +1,6 @@
 //! doorbell
 
+pub mod broadcast;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 pub mod ring;

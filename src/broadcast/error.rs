@@ -1,0 +1,113 @@
+//! What sending and receiving can answer instead of a message.
+
+use core::fmt;
+
+use crate::ring;
+
+/// Nobody was there to receive the value, which comes back.
+///
+/// ```
+/// use doorbell::broadcast::{self, error::SendError};
+///
+/// let (tx, rx) = broadcast::channel(4);
+/// drop(rx);
+/// let SendError(value) = tx.send("ding").unwrap_err();
+/// assert_eq!(value, "ding");
+/// ```
+#[derive(Debug)]
+pub struct SendError<T>(pub T);
+
+impl<T> fmt::Display for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nothing was sent: the channel has no receiver")
+    }
+}
+
+impl<T: fmt::Debug> std::error::Error for SendError<T> {}
+
+/// Why a receive that waits ended without a message.
+///
+/// ```
+/// use doorbell::broadcast::{self, error::RecvError};
+///
+/// # futures::executor::block_on(async {
+/// let (tx, mut rx) = broadcast::channel(2);
+/// for number in 1..=5 {
+///     tx.send(number).unwrap();
+/// }
+/// drop(tx);
+/// assert_eq!(rx.recv().await, Err(RecvError::Lagged(3)));
+/// assert_eq!(rx.recv().await, Ok(4));
+/// assert_eq!(rx.recv().await, Ok(5));
+/// assert_eq!(rx.recv().await, Err(RecvError::Closed));
+/// # });
+/// ```
+#[derive(Debug, PartialEq, Eq, Clone)]
+pub enum RecvError {
+    /// Every sender is gone and everything retained has been received.
+    Closed,
+    /// So many messages were overwritten before this receiver came to them. The next receive is for the oldest retained.
+    Lagged(u64),
+}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the channel is closed: every sender is gone"),
+            Self::Lagged(skipped) => write!(f, "the receiver fell behind and missed {skipped} messages"),
+        }
+    }
+}
+
+impl std::error::Error for RecvError {}
+
+impl From<ring::RecvError> for RecvError {
+    fn from(error: ring::RecvError) -> Self {
+        match error {
+            ring::RecvError::Closed => Self::Closed,
+            ring::RecvError::Lagged(lagged) => Self::Lagged(lagged.skipped),
+        }
+    }
+}
+
+/// Why a receive that does not wait has no message.
+///
+/// ```
+/// use doorbell::broadcast::{self, error::TryRecvError};
+///
+/// let (tx, mut rx) = broadcast::channel::<u8>(2);
+/// assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
+/// drop(tx);
+/// assert_eq!(rx.try_recv(), Err(TryRecvError::Closed));
+/// ```
+#[derive(Debug, PartialEq, Eq, Clone)]
+pub enum TryRecvError {
+    /// There is no message yet.
+    Empty,
+    /// Every sender is gone and everything retained has been received.
+    Closed,
+    /// So many messages were overwritten before this receiver came to them. The next receive is for the oldest retained.
+    Lagged(u64),
+}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("there is no message yet"),
+            Self::Closed => RecvError::Closed.fmt(f),
+            Self::Lagged(skipped) => RecvError::Lagged(*skipped).fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TryRecvError {}
+
+impl From<ring::TryRecvError> for TryRecvError {
+    fn from(error: ring::TryRecvError) -> Self {
+        match error {
+            ring::TryRecvError::Empty => Self::Empty,
+            ring::TryRecvError::Closed => Self::Closed,
+            ring::TryRecvError::Lagged(lagged) => Self::Lagged(lagged.skipped),
+        }
+    }
+}

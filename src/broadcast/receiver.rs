@@ -1,0 +1,264 @@
+//! The receiving side.
+
+use core::fmt;
+use core::task::{Context, Poll};
+
+use super::error::{RecvError, TryRecvError};
+use super::recv::Recv;
+use super::wrappers::BroadcastStream;
+use crate::ring::Subscriber;
+
+/// Receives what is sent; made by [`channel`](super::channel), [`Sender::subscribe`](super::Sender::subscribe) and
+/// [`Receiver::resubscribe`].
+///
+/// A receiver that falls more than the capacity behind gets one [`RecvError::Lagged`] with the exact number of messages it missed,
+/// and goes on with the oldest that is retained. So a loop that is to survive lag must not end at the first error:
+///
+/// ```
+/// use doorbell::broadcast::{self, error::RecvError};
+///
+/// # futures::executor::block_on(async {
+/// let (tx, mut rx) = broadcast::channel(4);
+/// for number in 1..=6 {
+///     tx.send(number).unwrap();
+/// }
+/// drop(tx);
+/// let (mut seen, mut missed) = (Vec::new(), 0);
+/// loop {
+///     match rx.recv().await {
+///         Ok(number) => seen.push(number),
+///         Err(RecvError::Lagged(skipped)) => missed += skipped,
+///         Err(RecvError::Closed) => break,
+///     }
+/// }
+/// assert_eq!((seen, missed), (vec![3, 4, 5, 6], 2));
+/// # });
+/// ```
+///
+/// [`Receiver::into_stream`] makes that loop the obvious one: its items are results, and it ends with the channel.
+///
+/// The drop of the last receiver drops what is retained.
+pub struct Receiver<T> {
+    pub(super) subscriber: Subscriber<T>,
+}
+
+impl<T> Receiver<T> {
+    pub(super) fn over(mut subscriber: Subscriber<T>) -> Self {
+        subscriber.set_releasing(true);
+        Self { subscriber }
+    }
+
+    /// How many messages were sent that this receiver has not received; more than the capacity when it is going to be told of lag.
+    /// Others may send meanwhile.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, mut rx) = broadcast::channel(16);
+    /// tx.send(1).unwrap();
+    /// tx.send(2).unwrap();
+    /// assert_eq!(rx.len(), 2);
+    /// rx.try_recv().unwrap();
+    /// assert_eq!(rx.len(), 1);
+    /// ```
+    pub fn len(&self) -> usize {
+        self.subscriber.unread()
+    }
+
+    /// Has this receiver received everything that was sent?
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, rx) = broadcast::channel(16);
+    /// assert!(rx.is_empty());
+    /// tx.send(1).unwrap();
+    /// assert!(!rx.is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Do both receive from the same channel?
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, rx) = broadcast::channel::<u8>(16);
+    /// assert!(rx.same_channel(&tx.subscribe()));
+    /// ```
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.subscriber.shares_ring_with(&other.subscriber)
+    }
+
+    /// Is every sender gone? There may still be messages to receive.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, rx) = broadcast::channel::<u8>(16);
+    /// assert!(!rx.is_closed());
+    /// drop(tx);
+    /// assert!(rx.is_closed());
+    /// ```
+    pub fn is_closed(&self) -> bool {
+        self.sender_strong_count() == 0
+    }
+
+    /// How many senders there are.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, rx) = broadcast::channel::<u8>(16);
+    /// assert_eq!(rx.sender_strong_count(), 1);
+    /// # drop(tx);
+    /// ```
+    pub fn sender_strong_count(&self) -> usize {
+        self.subscriber.publisher_count()
+    }
+
+    /// How many weak senders there are.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, rx) = broadcast::channel::<u8>(16);
+    /// let weak = tx.downgrade();
+    /// assert_eq!(rx.sender_weak_count(), 1);
+    /// # drop(weak);
+    /// ```
+    pub fn sender_weak_count(&self) -> usize {
+        self.subscriber.presence().weak_senders()
+    }
+
+    pub(super) fn stop_waiting(&mut self) {
+        self.subscriber.stop_waiting();
+    }
+}
+
+/// Receiving.
+///
+/// A message counts as received before it is cloned: when the clone panics, the next receive is for the next message.
+impl<T: Clone> Receiver<T> {
+    /// Another receiver of the same channel, which gets what is sent from now on.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, mut rx) = broadcast::channel(16);
+    /// tx.send(1).unwrap();
+    /// let mut fresh = rx.resubscribe();
+    /// tx.send(2).unwrap();
+    /// assert_eq!(fresh.try_recv(), Ok(2));
+    /// assert_eq!(rx.try_recv(), Ok(1));
+    /// ```
+    #[must_use]
+    pub fn resubscribe(&self) -> Self {
+        Self::over(self.subscriber.sibling())
+    }
+
+    /// Waits for the next message. Runs on any executor.
+    ///
+    /// Cancel-safe: a dropped future has received nothing and leaves no waker behind.
+    ///
+    /// The result is [`RecvError::Lagged`] when messages were missed, after which the next call goes on behind them, and
+    /// [`RecvError::Closed`] when every sender is gone and there is nothing left.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (tx, mut rx) = broadcast::channel(16);
+    /// tx.send("ding").unwrap();
+    /// assert_eq!(rx.recv().await, Ok("ding"));
+    /// # });
+    /// ```
+    pub fn recv(&mut self) -> Recv<'_, T> {
+        Recv::new(self)
+    }
+
+    /// Receives the next message, if there is one.
+    ///
+    /// ```
+    /// use doorbell::broadcast::{self, error::TryRecvError};
+    ///
+    /// let (tx, mut rx) = broadcast::channel(16);
+    /// assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
+    /// tx.send("ding").unwrap();
+    /// assert_eq!(rx.try_recv(), Ok("ding"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TryRecvError::Empty`] when there is no message yet; [`TryRecvError::Lagged`] when messages were missed, after which the next
+    /// call goes on behind them; [`TryRecvError::Closed`] when every sender is gone and there is nothing left.
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+        self.subscriber.try_take().map_err(TryRecvError::from)
+    }
+
+    /// Blocks the thread for the next message. As [`Receiver::recv`].
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, mut rx) = broadcast::channel(16);
+    /// std::thread::spawn(move || tx.send("ding"));
+    /// assert_eq!(rx.blocking_recv(), Ok("ding"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Receiver::recv`].
+    ///
+    /// # Panics
+    ///
+    /// With the feature `tokio`, within a tokio task, whose worker thread must not be blocked.
+    #[track_caller]
+    pub fn blocking_recv(&mut self) -> Result<T, RecvError> {
+        #[cfg(feature = "tokio")]
+        refuse_within_a_task();
+        self.subscriber.take_blocking().map_err(RecvError::from)
+    }
+
+    /// A stream of what is received: lag is an item, and the close is the end.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    /// use futures::StreamExt;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (tx, rx) = broadcast::channel(16);
+    /// tx.send(1).unwrap();
+    /// tx.send(2).unwrap();
+    /// drop(tx);
+    /// let items: Vec<_> = rx.into_stream().collect().await;
+    /// assert_eq!(items, [Ok(1), Ok(2)]);
+    /// # });
+    /// ```
+    pub fn into_stream(self) -> BroadcastStream<T> {
+        BroadcastStream::new(self)
+    }
+
+    #[inline]
+    pub(super) fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
+        self.subscriber.poll_take(cx).map_err(RecvError::from)
+    }
+}
+
+/// Panics within a tokio task, as every blocking call of tokio does: this is one, on a lock that is free.
+#[cfg(feature = "tokio")]
+#[track_caller]
+fn refuse_within_a_task() {
+    drop(tokio::sync::Mutex::const_new(()).blocking_lock());
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("len", &self.len())
+            .field("senders", &self.sender_strong_count())
+            .finish_non_exhaustive()
+    }
+}

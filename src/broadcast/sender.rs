@@ -1,0 +1,234 @@
+//! The sending side.
+
+use core::fmt;
+
+use super::closed::Closed;
+use super::error::SendError;
+use super::receiver::Receiver;
+use super::weak::WeakSender;
+use crate::ring::{Publisher, Wake};
+
+/// Sends to every receiver; made by [`channel`](super::channel). Clones send to the same channel, from any thread.
+///
+/// ```
+/// use doorbell::broadcast;
+///
+/// let (tx, mut rx) = broadcast::channel(16);
+/// let other = tx.clone();
+/// std::thread::spawn(move || other.send("from another thread")).join().unwrap().unwrap();
+/// assert_eq!(rx.try_recv(), Ok("from another thread"));
+/// ```
+pub struct Sender<T> {
+    pub(super) publisher: Publisher<T>,
+}
+
+impl<T> Sender<T> {
+    pub(super) fn over(publisher: Publisher<T>) -> Self {
+        Self { publisher }
+    }
+
+    /// Makes a channel without a receiver; [`Sender::subscribe`] adds some.
+    ///
+    /// ```
+    /// use doorbell::broadcast::Sender;
+    ///
+    /// let tx = Sender::new(16);
+    /// assert!(tx.send(1).is_err());
+    /// let mut rx = tx.subscribe();
+    /// assert_eq!(tx.send(2).unwrap(), 1);
+    /// assert_eq!(rx.try_recv(), Ok(2));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`channel`](super::channel).
+    #[must_use]
+    #[track_caller]
+    pub fn new(capacity: usize) -> Self
+    where
+        T: Send + Sync,
+    {
+        Self::over(super::open(capacity, Wake::All).0)
+    }
+
+    /// Sends `value` to everybody who has subscribed, and says how many these are.
+    ///
+    /// Never waits for a receiver: a full channel overwrites its oldest message. When this returns, every receiver that waited has
+    /// been woken (unless the channel [was made](super::channel_with) to hand waking on).
+    ///
+    /// That a message was sent does not mean that it will be received: a receiver may go, or fall behind.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, mut first) = broadcast::channel(16);
+    /// let second = tx.subscribe();
+    /// assert_eq!(tx.send("ding").unwrap(), 2);
+    /// assert_eq!(first.try_recv(), Ok("ding"));
+    /// # drop(second);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When there is no receiver: the value comes back in the error. A later subscription opens the channel again.
+    #[inline]
+    pub fn send(&self, value: T) -> Result<usize, SendError<T>> {
+        self.publisher.send(value).map_err(SendError)
+    }
+
+    /// A new receiver, which gets what is sent from now on.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, _rx) = broadcast::channel(16);
+    /// tx.send("before").unwrap();
+    /// let mut rx = tx.subscribe();
+    /// tx.send("after").unwrap();
+    /// assert_eq!(rx.try_recv(), Ok("after"));
+    /// ```
+    pub fn subscribe(&self) -> Receiver<T> {
+        Receiver::over(self.publisher.subscribe())
+    }
+
+    /// A handle that does not keep the channel open.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, _rx) = broadcast::channel::<u8>(16);
+    /// let weak = tx.downgrade();
+    /// assert!(weak.upgrade().is_some());
+    /// drop(tx);
+    /// assert!(weak.upgrade().is_none());
+    /// ```
+    #[must_use = "this makes a weak handle and leaves the sender as it is"]
+    pub fn downgrade(&self) -> WeakSender<T> {
+        WeakSender::of(self)
+    }
+
+    /// How many retained messages there are that some receiver has yet to receive. Others may send and receive meanwhile.
+    ///
+    /// Costs a look at each receiver.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, mut quick) = broadcast::channel(16);
+    /// let mut slow = tx.subscribe();
+    /// tx.send(1).unwrap();
+    /// tx.send(2).unwrap();
+    /// quick.try_recv().unwrap();
+    /// assert_eq!(tx.len(), 2);
+    /// slow.try_recv().unwrap();
+    /// assert_eq!(tx.len(), 1);
+    /// ```
+    pub fn len(&self) -> usize {
+        self.publisher.unread()
+    }
+
+    /// Has every receiver received everything?
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, mut rx) = broadcast::channel(16);
+    /// tx.send(1).unwrap();
+    /// assert!(!tx.is_empty());
+    /// rx.try_recv().unwrap();
+    /// assert!(tx.is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many receivers there are. Others may come and go meanwhile.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, rx) = broadcast::channel::<u8>(16);
+    /// let other = tx.subscribe();
+    /// assert_eq!(tx.receiver_count(), 2);
+    /// drop((rx, other));
+    /// assert_eq!(tx.receiver_count(), 0);
+    /// ```
+    pub fn receiver_count(&self) -> usize {
+        self.publisher.presence().subscribers()
+    }
+
+    /// Do both send to the same channel?
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, _rx) = broadcast::channel::<u8>(16);
+    /// assert!(tx.same_channel(&tx.clone()));
+    /// ```
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.publisher.same_channel(&other.publisher)
+    }
+
+    /// Waits until there is no receiver.
+    ///
+    /// Receivers may come again, also between the last one's going and this wait's end: it ends when it is polled while there is
+    /// none. Cancel-safe.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (tx, rx) = broadcast::channel::<u8>(16);
+    /// let reader = std::thread::spawn(move || drop(rx));
+    /// tx.closed().await;
+    /// assert_eq!(tx.receiver_count(), 0);
+    /// # reader.join().unwrap();
+    /// # });
+    /// ```
+    pub fn closed(&self) -> Closed<'_> {
+        Closed::new(self.publisher.presence())
+    }
+
+    /// How many senders there are.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, _rx) = broadcast::channel::<u8>(16);
+    /// let other = tx.clone();
+    /// assert_eq!(tx.strong_count(), 2);
+    /// # drop(other);
+    /// ```
+    pub fn strong_count(&self) -> usize {
+        self.publisher.publisher_count()
+    }
+
+    /// How many weak senders there are.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, _rx) = broadcast::channel::<u8>(16);
+    /// let weak = tx.downgrade();
+    /// assert_eq!(tx.weak_count(), 1);
+    /// # drop(weak);
+    /// ```
+    pub fn weak_count(&self) -> usize {
+        self.publisher.presence().weak_senders()
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self::over(self.publisher.clone())
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender")
+            .field("receivers", &self.receiver_count())
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,102 @@
+//! Senders that do not keep the channel open.
+
+use core::fmt;
+
+use super::sender::Sender;
+use crate::ring::{Presence, WeakPublisher};
+use crate::sync::Arc;
+
+/// A sender that does not keep the channel open; made by [`Sender::downgrade`].
+///
+/// ```
+/// use doorbell::broadcast;
+///
+/// let (tx, mut rx) = broadcast::channel(16);
+/// let weak = tx.downgrade();
+/// weak.upgrade().expect("still open").send("ding").unwrap();
+/// assert_eq!(rx.try_recv(), Ok("ding"));
+/// ```
+pub struct WeakSender<T> {
+    publisher: WeakPublisher<T>,
+    presence: Arc<Presence>,
+}
+
+impl<T> WeakSender<T> {
+    pub(super) fn of(sender: &Sender<T>) -> Self {
+        let presence = sender.publisher.presence().clone();
+        presence.weak_sender_added();
+        Self {
+            publisher: sender.publisher.downgrade(),
+            presence,
+        }
+    }
+
+    /// A sender, unless the last one is gone: a closed channel stays closed.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, _rx) = broadcast::channel::<u8>(16);
+    /// let weak = tx.downgrade();
+    /// assert!(weak.upgrade().is_some());
+    /// drop(tx);
+    /// assert!(weak.upgrade().is_none());
+    /// ```
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Sender<T>> {
+        self.publisher.upgrade().map(Sender::over)
+    }
+
+    /// How many senders there are.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, _rx) = broadcast::channel::<u8>(16);
+    /// let weak = tx.downgrade();
+    /// assert_eq!(weak.strong_count(), 1);
+    /// drop(tx);
+    /// assert_eq!(weak.strong_count(), 0);
+    /// ```
+    pub fn strong_count(&self) -> usize {
+        self.publisher.publisher_count()
+    }
+
+    /// How many weak senders there are, this one included.
+    ///
+    /// ```
+    /// use doorbell::broadcast;
+    ///
+    /// let (tx, _rx) = broadcast::channel::<u8>(16);
+    /// let weak = tx.downgrade();
+    /// assert_eq!(weak.clone().weak_count(), 2);
+    /// assert_eq!(weak.weak_count(), 1);
+    /// ```
+    pub fn weak_count(&self) -> usize {
+        self.presence.weak_senders()
+    }
+}
+
+impl<T> Clone for WeakSender<T> {
+    fn clone(&self) -> Self {
+        self.presence.weak_sender_added();
+        Self {
+            publisher: self.publisher.clone(),
+            presence: self.presence.clone(),
+        }
+    }
+}
+
+impl<T> Drop for WeakSender<T> {
+    fn drop(&mut self) {
+        self.presence.weak_sender_gone();
+    }
+}
+
+impl<T> fmt::Debug for WeakSender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakSender")
+            .field("senders", &self.strong_count())
+            .finish_non_exhaustive()
+    }
+}

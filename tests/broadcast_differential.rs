@@ -1,0 +1,79 @@
+//! The drop-in beside the real `tokio::sync::broadcast`: random sequences of operations, and everything that can be observed is
+//! compared after each.
+//!
+//! What may differ is listed in docs/migrating-from-tokio.md: only how long a value lives, for which the bounds are checked here.
+
+#[path = "broadcast_differential/ops.rs"]
+mod ops;
+#[macro_use]
+#[path = "broadcast_differential/side.rs"]
+mod side;
+
+use ops::{Op, ops};
+use proptest::prelude::*;
+
+side!(theirs, tokio::sync::broadcast);
+side!(ours, doorbell::broadcast);
+
+/// How many values the drop-in may keep alive. It has twice as many places as its capacity, and for each receiver that stopped
+/// in the midst of what it announced, twice an eighth of the capacity beside.
+fn most_alive(capacity: usize, receivers: usize) -> usize {
+    let capacity = capacity.next_power_of_two();
+    2 * capacity + 2 * receivers * capacity.div_ceil(8)
+}
+
+fn run(capacity: usize, with_receiver: bool, ops: &[Op]) {
+    let mut theirs = theirs::Side::new(capacity, with_receiver);
+    let mut ours = ours::Side::new(capacity, with_receiver);
+    for (step, op) in ops.iter().enumerate() {
+        let seen = ours.apply(op);
+        assert_eq!(seen, theirs.apply(op), "step {step}: {op:?}");
+        assert_eq!(ours.state(), theirs.state(), "after step {step}: {op:?}");
+        assert!(ours.alive() >= theirs.alive(), "after step {step}: a value went early");
+        let receivers = ours.receivers();
+        assert_eq!(receivers, theirs.receivers(), "after step {step}: {op:?}");
+        let most = if receivers == 0 {
+            0
+        } else {
+            most_alive(capacity, receivers)
+        };
+        assert!(ours.alive() <= most, "after step {step}: more than {most} values");
+    }
+    ours.end();
+    theirs.end();
+    assert_eq!(
+        (ours.alive(), theirs.alive()),
+        (0, 0),
+        "everything is gone, and values are left"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn equals_tokio(capacity in 1_usize..10, with_receiver: bool, ops in ops(1..120)) {
+        run(capacity, with_receiver, &ops);
+    }
+}
+
+/// The same with long stretches of sends, so that lag of many laps is common.
+#[test]
+fn equals_tokio_when_lapped_many_times() {
+    for capacity in [1, 2, 3, 8] {
+        for behind in 0..40 {
+            let mut ops = vec![Op::Subscribe(0), Op::Send(0)];
+            ops.extend(std::iter::repeat_n(Op::Send(0), behind));
+            ops.extend([Op::TryRecv(0), Op::Recv(0), Op::TryRecv(0), Op::TryRecv(1), Op::Send(0)]);
+            ops.extend(std::iter::repeat_n(Op::TryRecv(0), 20));
+            ops.extend([
+                Op::DropSender(0),
+                Op::TryRecv(0),
+                Op::TryRecv(1),
+                Op::Resubscribe(0),
+                Op::Recv(2),
+            ]);
+            run(capacity, true, &ops);
+        }
+    }
+}
