@@ -55,6 +55,21 @@ pub(crate) mod thread {
     pub(crate) use std::thread::{Thread, current, park, park_timeout, yield_now};
 }
 
+/// Raises `word` to at least `value`, and returns what it was. Always a read-modify-write, also where it raises nothing.
+///
+/// What `fetch_max` does, as an exchange loop, because ThreadSanitizer does not see `fetch_max`.
+#[inline]
+pub(crate) fn raise(word: &AtomicU64, value: u64, ordering: Ordering) -> u64 {
+    // Relaxed: only compared, here and on failure.
+    let mut current = word.load(Ordering::Relaxed);
+    loop {
+        match word.compare_exchange_weak(current, current.max(value), ordering, Ordering::Relaxed) {
+            Ok(before) => return before,
+            Err(now) => current = now,
+        }
+    }
+}
+
 /// A reference that does not keep its target. (loom's `Arc` has no such method.)
 pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
     Arc::downgrade(arc)

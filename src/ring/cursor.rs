@@ -450,13 +450,14 @@ impl<T> Cursor<T> {
     fn lag(&mut self) -> Lagged {
         let first_missed = self.position;
         let tail = self.core.tail();
-        let oldest = tail - self.capacity;
+        // What was lost at once (`Core::divert`) may lie above the oldest.
+        let oldest = tail.saturating_sub(self.capacity).max(first_missed + 1);
         let resume_at = match self.core.on_lag {
             OnLag::Oldest => oldest,
             OnLag::Headroom(headroom) => oldest.saturating_add(headroom).min(tail),
             OnLag::Latest => tail,
         };
-        debug_assert!(resume_at > first_missed, "what is lost lies below the oldest");
+        debug_assert!(resume_at > first_missed, "what is lost was claimed");
         self.withdraw();
         self.position = resume_at;
         self.seat.show_position(resume_at);

@@ -2,7 +2,7 @@
 //!
 //! Rare by construction: a slot is unusable only while a subscriber still reads what it holds, or while the publisher before was
 //! preempted for a whole lap. Publishing a cell is a push on a lock-free stack. Subscribers move the stack into a table under a
-//! small lock and look their sequence up there; publishers only ever try that lock.
+//! small lock and look their sequence up there; publishers only ever try that lock. How many cells there may be is bounded.
 
 use core::fmt;
 use core::mem::MaybeUninit;

@@ -5,7 +5,7 @@ use core::ops::Range;
 use super::core::{Core, Slot};
 use super::geometry::MAX_SEQ;
 use super::stamp::Stamp;
-use crate::sync::{fault, named_fence, ord};
+use crate::sync::{fault, named_fence, ord, raise};
 
 /// A value that had to make room; the publisher drops it when it has finished with the ring.
 pub(super) type Displaced<T> = Option<T>;
@@ -68,10 +68,7 @@ impl<T> Core<T> {
         }
         match self.own_rarely(slot, seq) {
             Some(before) => self.fill(slot, before, seq, value),
-            None => {
-                self.divert(seq, Some(value));
-                None
-            }
+            None => self.divert(seq, Some(value)),
         }
     }
 
@@ -145,8 +142,7 @@ impl<T> Core<T> {
     pub(super) fn place_nothing(&self, seq: u64) -> Displaced<T> {
         let slot = self.slot(seq);
         let Some(before) = self.own(slot, seq).or_else(|| self.own_rarely(slot, seq)) else {
-            self.divert(seq, None);
-            return None;
+            return self.divert(seq, None);
         };
         let displaced = slot.value.with_mut(|storage| {
             // SAFETY: `own` made this thread the only one that touches the slot, until the stamp is stored.
@@ -159,14 +155,27 @@ impl<T> Core<T> {
         displaced
     }
 
+    /// Publishes `seq` in an overflow cell. Gives the value back if there are too many of these.
+    ///
+    /// There are too many only when expired ones could not be freed for long, because the thread that holds their table is
+    /// suspended. Then `seq` is lost at once: publishers do not wait, and memory is bounded.
     #[cold]
-    fn divert(&self, seq: u64, value: Option<T>) {
-        // Relaxed, both: before the push, so that whoever must see the cell looks for it.
-        self.limits
-            .diverted_below
-            .fetch_max(seq + 1, ord!("divert.mark", Relaxed));
-        self.limits.live_cells.fetch_add(1, ord!("divert.count", Relaxed));
+    fn divert(&self, seq: u64, value: Option<T>) -> Displaced<T> {
+        // Relaxed, all: before the push, or in place of it, so that whoever must see the event looks for it.
+        raise(&self.limits.diverted_below, seq + 1, ord!("divert.mark", Relaxed));
+        let cells = self.limits.live_cells.fetch_add(1, ord!("divert.count", Relaxed));
+        if cells as u64 >= self.most_cells() {
+            self.limits.live_cells.fetch_sub(1, ord!("divert.uncount", Relaxed));
+            raise(&self.aside(seq).freed, seq, ord!("divert.lose", Relaxed));
+            return value;
+        }
         self.overflow.push(seq, value);
+        None
+    }
+
+    /// The most overflow cells: all that are retained, those that expire between two clearings, and what subscribers announce.
+    fn most_cells(&self) -> u64 {
+        self.geometry.slots() + (self.subscriber_count() as u64 + 1) * self.geometry.announced_by_batch()
     }
 
     /// Ends a publication that ran no foreign code after its claim: rings if somebody waits, and drops what made room.

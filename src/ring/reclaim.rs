@@ -18,7 +18,7 @@ use super::core::{Aside, Core, Slot};
 use super::geometry::MAX_SEQ;
 use super::overflow::Expired;
 use super::stamp::Stamp;
-use crate::sync::{fault, named_fence, ord};
+use crate::sync::{fault, named_fence, ord, raise};
 
 impl<T> Core<T> {
     /// Makes the calling publisher of `seq` the owner of its slot, if that can be told at a glance, and returns the stamp found there.
@@ -150,17 +150,17 @@ impl<T> Core<T> {
         self.announcements_after(expired, |announced| {
             for seq in from.max(announced.start)..expired.min(announced.end) {
                 // Relaxed: both become visible with `clear.writable`.
-                self.aside(seq).suspect.fetch_max(seq, ord!("suspect.mark", Relaxed));
-                self.limits
-                    .careful_until
-                    .fetch_max(seq + slots + 1, ord!("careful.raise", Relaxed));
+                raise(&self.aside(seq).suspect, seq, ord!("suspect.mark", Relaxed));
+                raise(
+                    &self.limits.careful_until,
+                    seq + slots + 1,
+                    ord!("careful.raise", Relaxed),
+                );
             }
         });
         let writable = (expired + slots).min(MAX_SEQ + 1);
         // Release: pairs with `own.writable`. A read-modify-write, so that it also passes on what earlier clearings released.
-        self.limits
-            .writable
-            .fetch_max(writable, ord!("clear.writable", Release));
+        raise(&self.limits.writable, writable, ord!("clear.writable", Release));
         // Relaxed: a hint; what is missed now is found after the next clearing.
         if self.limits.live_cells.load(ord!("clear.cells", Relaxed)) != 0 {
             self.bell.ask_tidy();
@@ -172,7 +172,7 @@ impl<T> Core<T> {
     /// An announcement below `expired` that is not among them either has ended, and its reads with it, or will be refused.
     fn announcements_after(&self, expired: u64, found: impl FnMut(Range<u64>)) {
         // Release: a subscriber that finds the frontier beyond a sequence (`announce.check`) finds the tail beyond its expiry.
-        self.limits.frontier.fetch_max(expired, ord!("frontier.raise", Release));
+        raise(&self.limits.frontier, expired, ord!("frontier.raise", Release));
         // SeqCst: pairs with `announce.fence`: the announcer sees the frontier, or the walk sees the announcement.
         named_fence!("frontier.fence");
         self.registry.announcements(found);
@@ -189,7 +189,7 @@ impl<T> Core<T> {
             return;
         }
         // Relaxed: lets one caller through.
-        if self.limits.purged.fetch_max(frontier, ord!("purge.once", Relaxed)) >= frontier {
+        if raise(&self.limits.purged, frontier, ord!("purge.once", Relaxed)) >= frontier {
             return;
         }
         let mut announced = Vec::new();
@@ -198,7 +198,7 @@ impl<T> Core<T> {
             let expired = seq < frontier && !announced.iter().any(|interval| interval.contains(&seq));
             if expired {
                 // Relaxed: before the cell goes; the table's lock passes it on to whoever looks for the cell in vain.
-                self.aside(seq).freed.fetch_max(seq, ord!("freed.mark", Relaxed));
+                raise(&self.aside(seq).freed, seq, ord!("freed.mark", Relaxed));
             }
             expired
         });
