@@ -12,6 +12,7 @@ pub mod mutation;
 pub mod parallel;
 pub mod registry;
 mod ringer;
+pub mod self_check;
 pub mod sites;
 #[allow(
     dead_code,
@@ -19,6 +20,11 @@ pub mod sites;
     reason = "the same surface as the engine's own facade, whether used or not"
 )]
 mod sync;
+
+/// The cluster events, compiled over loom.
+#[allow(dead_code, unused_imports, reason = "the models use a part of it")]
+#[path = "../../src/cluster/mod.rs"]
+pub mod cluster;
 
 /// The engine, compiled over loom.
 #[allow(

@@ -9,11 +9,12 @@
 use doorbell_loom::child::{self, CHILD, Verdict};
 use doorbell_loom::parallel;
 use doorbell_loom::registry::{self, Model};
+use doorbell_loom::self_check;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Far beyond what a model may take on an idle machine, which is a minute.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(100);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -37,6 +38,10 @@ fn run(wanted: &[String]) -> ExitCode {
     if models.is_empty() {
         eprintln!("no model has a name that contains {}", wanted.join(" or "));
         return ExitCode::from(2);
+    }
+    if let Err(missing) = self_check::every_order_is_explored() {
+        eprintln!("the models would not see every order: {missing}");
+        return ExitCode::FAILURE;
     }
     let start = Instant::now();
     let mut failures = Vec::new();

@@ -10,6 +10,7 @@ use loom::thread::{self, JoinHandle};
 
 mod batch;
 mod close;
+mod cluster;
 mod diverted;
 mod lag;
 mod lapped;
@@ -37,6 +38,7 @@ pub(crate) const ALL: &[&[Model]] = &[
     close::MODELS,
     parking::MODELS,
     wake::MODELS,
+    cluster::MODELS,
 ];
 
 /// A channel of many publishers with one subscriber, both under audit.

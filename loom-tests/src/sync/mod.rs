@@ -1,6 +1,10 @@
 //! The engine's synchronisation facade, with loom's types behind the same surface as `src/sync.rs`.
 
+mod atomic;
+
+pub(crate) use atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
 pub(crate) use loom::sync::Arc;
+pub(crate) use loom::sync::atomic::{Ordering, fence};
 
 /// Stands for a weak reference, which loom does not have: keeps its target, so that only the time of its drop differs.
 #[derive(Debug)]
@@ -22,8 +26,6 @@ impl<T> Clone for Weak<T> {
 pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
     Weak(arc.clone())
 }
-pub(crate) use loom::sync::atomic::Ordering;
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, fence};
 
 /// An ordering with a name, which a mutant may weaken; looked up once per site and process.
 macro_rules! ord {
@@ -109,6 +111,11 @@ pub(crate) mod thread {
     pub(crate) fn park_timeout(_: Duration) {
         yield_now();
     }
+}
+
+/// Raises `word` to at least `value`, and returns what it was, as one read-modify-write.
+pub(crate) fn raise(word: &AtomicU64, value: u64, ordering: Ordering) -> u64 {
+    word.fetch_max(value, ordering)
 }
 
 /// One turn of a busy wait.

@@ -1,0 +1,288 @@
+//! Cluster events: the seam between a snapshot and what follows it, against emitters, lag and panics.
+//!
+//! The service of these models has a state that shows loss, repetition and exchange: the list of all that was emitted.
+
+use crate::cluster::{ClusterEventPublisher, Resync, Seam, Spliced};
+use crate::registry::{Bound, Model};
+use futures_core::Stream;
+use futures_core::stream::BoxStream;
+use loom::sync::Mutex;
+use loom::thread;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::UNIX_EPOCH;
+
+pub(crate) const MODELS: &[Model] = &[
+    Model {
+        name: "cluster_two_emitters",
+        clauses: &[10],
+        bound: Bound::Preemptions(3),
+        run: two_emitters,
+    },
+    Model {
+        name: "cluster_attached_before_emit",
+        clauses: &[10],
+        bound: Bound::Exhaustive,
+        run: attached_before_emit,
+    },
+    Model {
+        name: "cluster_after_seq_in_the_future",
+        clauses: &[10],
+        bound: Bound::Exhaustive,
+        run: after_seq_in_the_future,
+    },
+    Model {
+        name: "cluster_marked_splice_against_emit",
+        clauses: &[10],
+        bound: Bound::Exhaustive,
+        run: || marked_splice(2, 1),
+    },
+    Model {
+        name: "cluster_marked_splice_against_emits",
+        clauses: &[10],
+        bound: Bound::Preemptions(3),
+        run: || marked_splice(2, 2),
+    },
+    Model {
+        name: "cluster_marked_splice_against_lag",
+        clauses: &[10],
+        bound: Bound::Preemptions(3),
+        run: || marked_splice(1, 2),
+    },
+    Model {
+        name: "cluster_unmarked_splice_against_emit",
+        clauses: &[10],
+        bound: Bound::Exhaustive,
+        run: unmarked_splice,
+    },
+    Model {
+        name: "cluster_build_panics_beside_splice",
+        clauses: &[10],
+        bound: Bound::Exhaustive,
+        run: build_panics,
+    },
+    Model {
+        name: "cluster_resync_against_lag",
+        clauses: &[10],
+        bound: Bound::Preemptions(3),
+        run: resync_against_lag,
+    },
+];
+
+type Publisher = ClusterEventPublisher<u64>;
+type Deltas = BoxStream<'static, Result<u64, crate::cluster::ClusterStreamLagged>>;
+
+/// A publisher whose events are their numbers.
+fn publisher(capacity: usize) -> Publisher {
+    Publisher::builder(NonZeroUsize::new(capacity).expect("not zero"))
+        .clock(|| UNIX_EPOCH)
+        .build()
+        .expect("a small ring")
+}
+
+fn poll<S: Stream + ?Sized>(stream: &mut Pin<Box<S>>) -> Poll<Option<S::Item>> {
+    stream.as_mut().poll_next(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Reads what there is; the number of skipped events if it ended by a lag.
+fn drain(deltas: &mut Deltas, seen: &mut Vec<u64>) -> Option<u64> {
+    loop {
+        match poll(deltas) {
+            Poll::Ready(Some(Ok(seq))) => seen.push(seq),
+            Poll::Ready(Some(Err(lagged))) => {
+                assert_eq!(poll(deltas), Poll::Ready(None), "ended for good");
+                return Some(lagged.skipped);
+            }
+            Poll::Ready(None) | Poll::Pending => return None,
+        }
+    }
+}
+
+/// A service that changes and emits under one lock.
+struct Service {
+    publisher: Publisher,
+    state: Mutex<Vec<u64>>,
+}
+
+impl Service {
+    fn new(capacity: usize) -> Arc<Self> {
+        Arc::new(Self {
+            publisher: publisher(capacity),
+            state: Mutex::new(Vec::new()),
+        })
+    }
+
+    fn change(&self) {
+        let mut state = self.state.lock().unwrap();
+        let next = state.last().map_or(1, |last| last + 1);
+        state.push(next);
+        assert_eq!(self.publisher.emit(|meta| meta.cluster_seq), next);
+    }
+
+    fn marked(&self, seam: &Seam) -> Vec<u64> {
+        let state = self.state.lock().unwrap();
+        seam.mark();
+        state.clone()
+    }
+}
+
+/// A higher number is never seen before a lower one, and what was returned is there.
+fn two_emitters() {
+    let publisher = publisher(2);
+    let mut deltas = publisher.subscribe(0);
+    let other = publisher.clone();
+    let emitter = thread::spawn(move || other.emit(|meta| meta.cluster_seq));
+    let own = publisher.emit(|meta| meta.cluster_seq);
+    let mut seen = Vec::new();
+    if own == 1 {
+        assert_eq!(drain(&mut deltas, &mut seen), None);
+        assert_eq!(seen.first(), Some(&1));
+    }
+    let others = emitter.join().unwrap();
+    assert_eq!(own + others, 3);
+    assert_eq!(drain(&mut deltas, &mut seen), None);
+    assert_eq!(seen, [1, 2]);
+}
+
+/// What is emitted after `subscribe` returned is seen, what was before is not, and there is no gap in between.
+fn attached_before_emit() {
+    let publisher = publisher(4);
+    publisher.emit(|meta| meta.cluster_seq);
+    let other = publisher.clone();
+    let emitter = thread::spawn(move || {
+        other.emit(|meta| meta.cluster_seq);
+    });
+    let mut deltas = publisher.subscribe(1);
+    let own = publisher.emit(|meta| meta.cluster_seq);
+    emitter.join().unwrap();
+    let mut seen = Vec::new();
+    assert_eq!(drain(&mut deltas, &mut seen), None);
+    assert!(seen.contains(&own), "{seen:?} without {own}");
+    assert!(seen == [2, 3] || seen == [3], "{seen:?}");
+}
+
+/// Nothing at or below is delivered or counted, although it is lost before it is looked at.
+fn after_seq_in_the_future() {
+    let publisher = publisher(1);
+    let other = publisher.clone();
+    let emitter = thread::spawn(move || {
+        other.emit(|meta| meta.cluster_seq);
+        other.emit(|meta| meta.cluster_seq);
+    });
+    let mut deltas = publisher.subscribe(1);
+    emitter.join().unwrap();
+    // Where it attached tells whether there was a 2 to see.
+    let mut seen = Vec::new();
+    assert_eq!(drain(&mut deltas, &mut seen), None);
+    assert!(seen.is_empty() || seen == [2], "{seen:?}");
+    publisher.emit(|meta| meta.cluster_seq);
+    assert_eq!(drain(&mut deltas, &mut seen), None);
+    assert_eq!(seen.last(), Some(&3));
+}
+
+/// Every change is in the snapshot or follows it, once; after a lag another splice gives the rest.
+fn marked_splice(capacity: usize, changes: u64) {
+    let service = Service::new(capacity);
+    let changing = service.clone();
+    let emitter = thread::spawn(move || {
+        for _ in 0..changes {
+            changing.change();
+        }
+    });
+    let splice = || {
+        let Spliced {
+            snapshot,
+            as_of_seq,
+            deltas,
+        } = service.publisher.splice(|seam| service.marked(&seam));
+        assert_eq!(snapshot.len() as u64, as_of_seq);
+        (snapshot, deltas)
+    };
+    let (mut console, mut deltas) = splice();
+    let mut lag = drain(&mut deltas, &mut console);
+    emitter.join().unwrap();
+    if lag.is_none() {
+        lag = drain(&mut deltas, &mut console);
+    }
+    if let Some(skipped) = lag {
+        assert_eq!((capacity, skipped), (1, 1));
+        assert!(console.is_empty(), "only a console that stands at 1 can lose it");
+        (console, deltas) = splice();
+        assert_eq!(drain(&mut deltas, &mut console), None);
+    }
+    assert!(console.into_iter().eq(1..=changes));
+}
+
+/// Changes first and emits then, without a lock in common: nothing is lost, something may be repeated.
+fn unmarked_splice() {
+    let publisher = publisher(4);
+    let state = Arc::new(Mutex::new(0));
+    let (other, changing) = (publisher.clone(), state.clone());
+    let emitter = thread::spawn(move || {
+        for value in 1..=2 {
+            *changing.lock().unwrap() = value;
+            other.emit(|_| value);
+        }
+    });
+    let mut spliced = publisher.splice(|_| *state.lock().unwrap());
+    emitter.join().unwrap();
+    let mut seen = Vec::new();
+    assert_eq!(drain(&mut spliced.deltas, &mut seen), None);
+    for missing in spliced.snapshot + 1..=2 {
+        assert!(
+            seen.contains(&missing),
+            "{missing} is neither in {} nor in {seen:?}",
+            spliced.snapshot
+        );
+    }
+    assert!(seen.is_sorted());
+}
+
+/// A number that became void is in no snapshot and no delta, and in nobody's way.
+fn build_panics() {
+    let service = Service::new(2);
+    let changing = service.clone();
+    let emitter = thread::spawn(move || {
+        let _state = changing.state.lock().unwrap();
+        let emit = || changing.publisher.emit(|_| resume_unwind(Box::new("planned")));
+        catch_unwind(AssertUnwindSafe(emit)).unwrap_err();
+    });
+    let mut spliced = service.publisher.splice(|seam| service.marked(&seam));
+    let mut console = spliced.snapshot.clone();
+    assert_eq!(drain(&mut spliced.deltas, &mut console), None);
+    emitter.join().unwrap();
+    service.publisher.emit(|meta| meta.cluster_seq);
+    assert_eq!(drain(&mut spliced.deltas, &mut console), None);
+    assert_eq!(console, [2]);
+}
+
+/// The console takes a new snapshot by itself, and ends with the state.
+fn resync_against_lag() {
+    let service = Service::new(1);
+    let source = service.clone();
+    let mut items = service
+        .publisher
+        .resync(move |seam| std::future::ready(source.marked(&seam)));
+    let mut console = Vec::new();
+    let mut follow = |items: &mut BoxStream<'static, Resync<Vec<u64>, u64>>| {
+        while let Poll::Ready(Some(item)) = poll(items) {
+            match item {
+                Resync::Snapshot(snapshot) => console = snapshot,
+                Resync::Delta(seq) => console.push(seq),
+            }
+        }
+        console.clone()
+    };
+    follow(&mut items);
+    let changing = service.clone();
+    let emitter = thread::spawn(move || {
+        changing.change();
+        changing.change();
+    });
+    follow(&mut items);
+    emitter.join().unwrap();
+    assert_eq!(follow(&mut items), [1, 2]);
+}

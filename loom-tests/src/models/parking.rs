@@ -1,0 +1,222 @@
+//! One subscriber waits while events are published: it never sleeps through one.
+
+use super::{channel, conclude, publishing};
+use crate::check::{Bell, Ledger, Reader, Step, Waiting, Writer};
+use crate::registry::{Bound, Model};
+use crate::ring::{self, Builder};
+use crate::ringer;
+use loom::thread;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+pub(crate) const MODELS: &[Model] = &[
+    Model {
+        name: "park_against_publish",
+        clauses: &[9],
+        bound: Bound::Exhaustive,
+        run: || {
+            park_against(|writer| {
+                writer.publish();
+            })
+        },
+    },
+    Model {
+        name: "park_against_publish_with",
+        clauses: &[9],
+        bound: Bound::Exhaustive,
+        run: || {
+            park_against(|writer| {
+                writer.publish_with();
+            })
+        },
+    },
+    Model {
+        name: "park_against_batch",
+        clauses: &[9],
+        bound: Bound::Exhaustive,
+        run: || {
+            park_against(|writer| {
+                writer.publish_batch(1, 0);
+            })
+        },
+    },
+    Model {
+        name: "park_against_void",
+        clauses: &[3, 9],
+        bound: Bound::Preemptions(3),
+        run: park_against_void,
+    },
+    Model {
+        name: "task_waits_against_publish",
+        clauses: &[9],
+        bound: Bound::Exhaustive,
+        run: || with_ringer(task_waits_against_publish),
+    },
+    Model {
+        name: "task_waits_without_a_ringer",
+        clauses: &[9],
+        bound: Bound::Exhaustive,
+        run: task_waits_against_publish,
+    },
+    Model {
+        name: "park_without_backstop",
+        clauses: &[9],
+        bound: Bound::Exhaustive,
+        run: park_without_backstop,
+    },
+    Model {
+        name: "park_against_unique_publisher",
+        clauses: &[9],
+        bound: Bound::Exhaustive,
+        run: park_against_unique_publisher,
+    },
+    Model {
+        name: "park_behind_an_unfinished_publish",
+        clauses: &[9],
+        bound: Bound::Preemptions(3),
+        run: park_behind_an_unfinished_publish,
+    },
+    Model {
+        name: "park_cancelled",
+        clauses: &[8, 9],
+        bound: Bound::Exhaustive,
+        run: park_cancelled,
+    },
+];
+
+/// A thread waits for one event.
+fn park_against(publish: fn(&mut Writer)) {
+    let ledger = Ledger::default();
+    let (writer, mut reader) = channel(1, &ledger);
+    let mut keeps_open = writer.another();
+    let publisher = publishing(writer, publish);
+    assert_eq!(reader.wait_as_thread(), Step::Received);
+    let history = publisher.join().unwrap();
+    keeps_open.publish();
+    let history = history.merge(keeps_open.finish());
+    conclude(reader, &history, &ledger);
+}
+
+/// A void is no event, but it must wake who waits, for an event may follow it that was published before.
+fn park_against_void() {
+    let ledger = Ledger::default();
+    let (writer, mut reader) = channel(2, &ledger);
+    let keeps_open = writer.another();
+    let publisher = publishing(writer, |writer| {
+        writer.publish_batch(0, 1);
+        writer.publish();
+    });
+    assert_eq!(reader.wait_as_thread(), Step::Received);
+    let history = publisher.join().unwrap();
+    drop(keeps_open);
+    conclude(reader, &history, &ledger);
+}
+
+/// A task is polled once or twice while the event is published, and after that only when it was woken.
+fn task_waits_against_publish() {
+    let ledger = Ledger::default();
+    let (writer, reader) = channel(1, &ledger);
+    let keeps_open = writer.another();
+    let mut waiting = [Waiting::new(reader)];
+    let publisher = publishing(writer, |writer| {
+        writer.publish();
+    });
+    waiting[0].poll();
+    if waiting[0].is_rung() {
+        waiting[0].poll();
+    }
+    let history = publisher.join().unwrap();
+    Waiting::run_to_the_end(&mut waiting);
+    drop(keeps_open);
+    let [waiting] = waiting;
+    conclude(waiting.reader, &history, &ledger);
+}
+
+fn with_ringer(run: fn()) {
+    ringer::start();
+    run();
+    ringer::stop();
+}
+
+/// Two publishers, no ringer: the one that finishes what the subscriber waits for must see it waiting, whatever it was doing when
+/// the subscriber came.
+fn park_without_backstop() {
+    let ledger = Ledger::default();
+    let (publisher, subscriber) = Builder::new(2).backstop(false).channel().unwrap();
+    let writer = Writer::new(publisher, &ledger);
+    let mut reader = Reader::new(subscriber);
+    let keeps_open = writer.another();
+    let publisher = publishing(writer, |writer| {
+        writer.publish();
+    });
+    assert_eq!(reader.wait_as_thread(), Step::Received);
+    let history = publisher.join().unwrap();
+    drop(keeps_open);
+    conclude(reader, &history, &ledger);
+}
+
+fn park_against_unique_publisher() {
+    let ledger = Ledger::default();
+    let (publisher, subscriber) = ring::spmc(1);
+    let mut writer = Writer::new(publisher, &ledger);
+    let mut reader = Reader::new(subscriber);
+    let publisher = thread::spawn(move || {
+        writer.publish();
+        writer
+    });
+    assert_eq!(reader.wait_as_thread(), Step::Received);
+    let history = publisher.join().unwrap().finish();
+    conclude(reader, &history, &ledger);
+}
+
+/// The subscriber comes while 1 is claimed and unfinished, and 2 is published by another.
+fn park_behind_an_unfinished_publish() {
+    let ledger = Ledger::default();
+    let (publisher, subscriber) = Builder::new(2).backstop(false).channel().unwrap();
+    let writer = Writer::new(publisher, &ledger);
+    let mut reader = Reader::new(subscriber);
+    let keeps_open = writer.another();
+    let other = publishing(writer.another(), |other| {
+        other.publish();
+    });
+    let publisher = publishing(writer, |writer| {
+        writer.publish();
+    });
+    assert_eq!(reader.wait_as_thread(), Step::Received);
+    assert_eq!(reader.wait_as_thread(), Step::Received);
+    let history = publisher.join().unwrap().merge(other.join().unwrap());
+    drop(keeps_open);
+    conclude(reader, &history, &ledger);
+}
+
+/// A wait that is given up loses nothing and leaves no waker behind, and its subscriber can wait again.
+fn park_cancelled() {
+    let ledger = Ledger::default();
+    let (writer, mut reader) = channel(1, &ledger);
+    let keeps_open = writer.another();
+    let bell = Bell::default();
+    let publisher = publishing(writer, |writer| {
+        writer.publish();
+    });
+    let waker = bell.waker();
+    let polled = {
+        let mut wait = pin!(reader.subscriber.recv_seq());
+        wait.as_mut().poll(&mut Context::from_waker(&waker))
+    };
+    drop(waker);
+    match polled {
+        Poll::Ready(result) => {
+            let result = result.map(|(seq, token)| (seq, token.label()));
+            assert_eq!(reader.note_waited(result), Step::Received);
+        }
+        Poll::Pending => {
+            assert_eq!(reader.subscriber.position(), 1, "a dropped wait moves nothing");
+            assert_eq!(reader.wait_as_thread(), Step::Received);
+        }
+    }
+    let history = publisher.join().unwrap();
+    assert_eq!(bell.wakers(), 0, "a waker was left behind");
+    drop(keeps_open);
+    conclude(reader, &history, &ledger);
+}
