@@ -5,7 +5,7 @@ mod common;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use doorbell::ring::{Start, Subscriber, TryRecvError, channel};
+use doorbell::ring::{Builder, OnLag, Publisher, Start, Subscriber, TryRecvError, channel};
 
 use crate::common::audit::{Roll, Signed, Way, follow, publish_all};
 use crate::common::join_all;
@@ -144,4 +144,90 @@ fn drain(subscriber: &mut Subscriber<Sealed>) -> Vec<(u64, u64)> {
         Err(_) => None,
     })
     .collect()
+}
+
+/// What everybody can read after `publish` has gone many laps beside a held reference: the newest, all of them.
+fn newest_beside_a_held_reference(what: &str, publish: impl Fn(&Publisher<u64>, u64)) {
+    for capacity in [1u64, 2, 3, 5, 8, 13, 64, 100] {
+        let builder = Builder::new(capacity as usize).on_lag(OnLag::Oldest);
+        let (publisher, mut holder) = builder.channel::<u64>().unwrap();
+        let mut follower = holder.clone();
+        publisher.publish(1);
+        publisher.publish(2);
+        let held = loop {
+            if let Ok(held) = holder.try_recv_ref() {
+                break *held;
+            }
+        };
+        assert_eq!(held, 2 - u64::from(capacity > 1));
+        publish(&publisher, 60 * capacity);
+        let next = publisher.next_seq();
+        for mut reader in [
+            publisher.subscribe_from(Start::Oldest),
+            follower.clone(),
+            holder.clone(),
+        ] {
+            let mut got = Vec::new();
+            loop {
+                match reader.try_recv_seq() {
+                    Ok((seq, value)) => {
+                        assert_eq!(seq, value);
+                        got.push(seq);
+                    }
+                    Err(TryRecvError::Lagged(lagged)) => assert_eq!(lagged.resume_at, next - capacity, "{what}"),
+                    Err(_) => break,
+                }
+            }
+            assert_eq!(
+                got,
+                (next - capacity..next).collect::<Vec<_>>(),
+                "{what}, capacity {capacity}"
+            );
+        }
+        assert!(matches!(follower.try_recv(), Err(TryRecvError::Lagged(lagged)) if lagged.first_missed == 1));
+    }
+}
+
+#[test]
+fn the_newest_is_there_after_one_long_batch() {
+    newest_beside_a_held_reference("one batch", |publisher, count| {
+        let values: Vec<_> = (3..3 + count).collect();
+        publisher.publish_batch(values);
+    });
+}
+
+#[test]
+fn the_newest_is_there_after_many_publications_inside_one() {
+    newest_beside_a_held_reference("inside a closure", |publisher, count| {
+        publisher.publish_with(|seq| {
+            for inner in seq + 1..seq + count {
+                assert_eq!(publisher.publish(inner), inner);
+            }
+            seq
+        });
+    });
+}
+
+#[test]
+fn the_newest_is_there_after_publications_by_an_iterator() {
+    newest_beside_a_held_reference("inside an iterator", |publisher, count| {
+        let first = publisher.next_seq();
+        let inner = publisher.clone();
+        publisher.publish_batch((0..2u32).map(|index| {
+            for _ in 0..count / 2 {
+                let seq = inner.next_seq();
+                inner.publish(seq);
+            }
+            first + u64::from(index)
+        }));
+    });
+}
+
+#[test]
+fn the_newest_is_there_after_single_publications() {
+    newest_beside_a_held_reference("one by one", |publisher, count| {
+        for seq in 3..3 + count {
+            assert_eq!(publisher.publish_with(|seq| seq), seq);
+        }
+    });
 }
