@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The clauses about the ring; more may follow.
 const CLAUSES: usize = 9;
 
 /// One `### C4.2` section and what its last line names.
@@ -85,10 +86,10 @@ fn parse(text: &str) -> Contract {
             }
         }
     }
-    if clause != CLAUSES {
+    if clause < CLAUSES {
         contract
             .problems
-            .push(format!("found {clause} clauses, expected {CLAUSES}"));
+            .push(format!("found {clause} clauses, expected at least {CLAUSES}"));
     }
     contract
 }
