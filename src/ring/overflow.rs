@@ -100,17 +100,15 @@ impl<T> Overflow<T> {
 
     /// Takes out every cell that is `expired`; the caller drops the values, outside of every lock.
     ///
-    /// Returns none when another thread holds the table: then a later call takes them.
-    pub(super) fn purge(&self, expired: impl Fn(u64) -> bool) -> Expired<T> {
-        let Some(mut table) = self.table.try_lock() else {
-            return Expired(Vec::new());
-        };
+    /// `None` when another thread holds the table.
+    pub(super) fn purge(&self, expired: impl Fn(u64) -> bool) -> Option<Expired<T>> {
+        let mut table = self.table.try_lock()?;
         self.drain(&mut table);
         let is_expired = |cell: &mut NonNull<Cell<T>>| {
             // SAFETY: cells in the table are alive, and their `seq` never changes.
             expired(unsafe { cell.as_ref() }.seq)
         };
-        Expired(table.0.extract_if(.., is_expired).collect())
+        Some(Expired(table.0.extract_if(.., is_expired).collect()))
     }
 
     fn drain(&self, table: &mut Table<T>) {

@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use super::core::{Core, Slot};
+use super::drops;
 use super::geometry::MAX_SEQ;
 use super::stamp::Stamp;
 use crate::sync::{fault, named_fence, ord, raise};
@@ -76,20 +77,17 @@ impl<T> Core<T> {
     ///
     /// Ends with the items or with the claimed sequences, whichever are fewer.
     #[inline(always)]
-    pub(super) fn place_all(
-        &self,
-        claimed: &mut Range<u64>,
-        mut items: impl Iterator<Item = T>,
-        mut displaced: impl FnMut(T),
-    ) {
+    pub(super) fn place_all(&self, claimed: &mut Range<u64>, mut items: impl Iterator<Item = T>, drops: &drops::Guard) {
+        let displaced = |value| drops.drop_caught(value);
         while !claimed.is_empty() {
+            self.tidy_caught(drops);
             // Slots that are open without a further look; the turn of each is still to be seen.
             let open = self.open_slots(claimed);
             if open.is_empty() {
                 let Some(item) = items.next() else { return };
                 let seq = claimed.start;
                 claimed.start += 1;
-                self.place(seq, item).map(&mut displaced);
+                self.place(seq, item).map(displaced);
             }
             for slot in open {
                 let seq = claimed.start;
@@ -97,12 +95,12 @@ impl<T> Core<T> {
                 let Some(before) = self.in_turn(slot, seq) else {
                     let Some(item) = items.next() else { return };
                     claimed.start += 1;
-                    self.place_rarely(slot, seq, item).map(&mut displaced);
+                    self.place_rarely(slot, seq, item).map(displaced);
                     continue;
                 };
                 let Some(item) = items.next() else { return };
                 claimed.start += 1;
-                self.fill(slot, before, seq, item).map(&mut displaced);
+                self.fill(slot, before, seq, item).map(displaced);
             }
         }
     }
@@ -155,7 +153,7 @@ impl<T> Core<T> {
         displaced
     }
 
-    /// Publishes `seq` in an overflow cell. Gives the value back if there are too many of these.
+    /// Publishes `seq` in an overflow cell; or gives the value back, if `seq` has expired already, or if there are too many cells.
     ///
     /// There are too many only when expired ones could not be freed for long, because the thread that holds their table is
     /// suspended. Then `seq` is lost at once: publishers do not wait, and memory is bounded.
@@ -163,19 +161,21 @@ impl<T> Core<T> {
     fn divert(&self, seq: u64, value: Option<T>) -> Displaced<T> {
         // Relaxed, all: before the push, or in place of it, so that whoever must see the event looks for it.
         raise(&self.limits.diverted_below, seq + 1, ord!("divert.mark", Relaxed));
-        let cells = self.limits.live_cells.fetch_add(1, ord!("divert.count", Relaxed));
-        if cells as u64 >= self.most_cells() {
+        if seq >= self.limits.frontier.load(ord!("divert.frontier", Relaxed)) {
+            let cells = self.limits.live_cells.fetch_add(1, ord!("divert.count", Relaxed));
+            if (cells as u64) < self.most_cells() {
+                self.overflow.push(seq, value);
+                return None;
+            }
             self.limits.live_cells.fetch_sub(1, ord!("divert.uncount", Relaxed));
-            raise(&self.aside(seq).freed, seq, ord!("divert.lose", Relaxed));
-            return value;
         }
-        self.overflow.push(seq, value);
-        None
+        raise(&self.aside(seq).freed, seq, ord!("divert.lose", Relaxed));
+        value
     }
 
-    /// The most overflow cells: all that are retained, those that expire between two clearings, and what subscribers announce.
+    /// The most overflow cells: all that are retained, those that expire before the next purge, and what subscribers announce.
     fn most_cells(&self) -> u64 {
-        self.geometry.slots() + (self.subscriber_count() as u64 + 1) * self.geometry.announced_by_batch()
+        2 * self.geometry.slots() + (self.subscriber_count() as u64 + 1) * self.geometry.announced_by_batch()
     }
 
     /// Ends a publication that ran no foreign code after its claim: rings if somebody waits, and drops what made room.
@@ -199,6 +199,14 @@ impl<T> Core<T> {
         }
         self.bell.ring_if_needed();
         drop(displaced);
+    }
+
+    /// Frees expired overflow cells if that is due, in the midst of several publications.
+    #[inline]
+    pub(super) fn tidy_caught(&self, drops: &drops::Guard) {
+        if self.bell.take_tidy() {
+            drops.run(|| self.purge());
+        }
     }
 
     /// Rings for a publication during which foreign code ran, for who knows how long.

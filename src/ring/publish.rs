@@ -18,6 +18,7 @@ impl<T> Drop for Claimed<'_, T> {
         let displaced = drops::Guard::new();
         for seq in self.rest.by_ref() {
             displaced.drop_caught(self.core.place_void(seq));
+            self.core.tidy_caught(&displaced);
         }
         self.core.ring_fenced();
         displaced.resume();
@@ -61,7 +62,7 @@ impl<T> Core<T> {
             core: self,
             rest: seqs.clone(),
         };
-        self.place_all(&mut claimed.rest, items, |value| displaced.drop_caught(value));
+        self.place_all(&mut claimed.rest, items, &displaced);
         drop(claimed);
         displaced.resume();
         seqs

@@ -16,7 +16,6 @@ use core::ops::Range;
 
 use super::core::{Aside, Core, Slot};
 use super::geometry::MAX_SEQ;
-use super::overflow::Expired;
 use super::stamp::Stamp;
 use crate::sync::{fault, named_fence, ord, raise};
 
@@ -184,17 +183,13 @@ impl<T> Core<T> {
     pub(super) fn purge(&self) {
         // Relaxed: how far to go; the walk below makes it safe.
         let frontier = self.limits.frontier.load(ord!("purge.frontier", Relaxed));
-        // Relaxed: spares the exchange; a stale figure costs one.
+        // Relaxed: spares the walk; a stale figure costs one.
         if self.limits.purged.load(ord!("purge.done", Relaxed)) >= frontier {
-            return;
-        }
-        // Relaxed: lets one caller through.
-        if raise(&self.limits.purged, frontier, ord!("purge.once", Relaxed)) >= frontier {
             return;
         }
         let mut announced = Vec::new();
         self.announcements_after(frontier, |interval| announced.push(interval));
-        let expired: Expired<T> = self.overflow.purge(|seq| {
+        let expired = self.overflow.purge(|seq| {
             let expired = seq < frontier && !announced.iter().any(|interval| interval.contains(&seq));
             if expired {
                 // Relaxed: before the cell goes; the table's lock passes it on to whoever looks for the cell in vain.
@@ -202,7 +197,14 @@ impl<T> Core<T> {
             }
             expired
         });
-        // Relaxed: a hint to clearings.
+        let Some(expired) = expired else {
+            // The next publisher tries again.
+            self.bell.ask_tidy();
+            return;
+        };
+        // Relaxed: as `purge.done`.
+        raise(&self.limits.purged, frontier, ord!("purge.mark", Relaxed));
+        // Relaxed: a figure to clearings and to the ceiling.
         self.limits
             .live_cells
             .fetch_sub(expired.len(), ord!("purge.count", Relaxed));
