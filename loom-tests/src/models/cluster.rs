@@ -4,9 +4,9 @@
 
 use crate::cluster::{ClusterEventPublisher, Resync, Seam, Spliced};
 use crate::registry::{Bound, Model};
+use crate::sync::Mutex;
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
-use loom::sync::Mutex;
 use loom::thread;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -37,7 +37,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "cluster_marked_splice_against_emit",
         clauses: &[10],
-        bound: Bound::Exhaustive,
+        bound: Bound::Preemptions(4),
         run: || marked_splice(2, 1),
     },
     Model {
@@ -59,7 +59,7 @@ pub(crate) const MODELS: &[Model] = &[
         run: unmarked_splice,
     },
     Model {
-        name: "cluster_build_panics_beside_splice",
+        name: "cluster_build_panics_beside_emit",
         clauses: &[10],
         bound: Bound::Exhaustive,
         run: build_panics,
@@ -116,14 +116,14 @@ impl Service {
     }
 
     fn change(&self) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         let next = state.last().map_or(1, |last| last + 1);
         state.push(next);
         assert_eq!(self.publisher.emit(|meta| meta.cluster_seq), next);
     }
 
     fn marked(&self, seam: &Seam) -> Vec<u64> {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         seam.mark();
         state.clone()
     }
@@ -223,11 +223,11 @@ fn unmarked_splice() {
     let (other, changing) = (publisher.clone(), state.clone());
     let emitter = thread::spawn(move || {
         for value in 1..=2 {
-            *changing.lock().unwrap() = value;
+            *changing.lock() = value;
             other.emit(|_| value);
         }
     });
-    let mut spliced = publisher.splice(|_| *state.lock().unwrap());
+    let mut spliced = publisher.splice(|_| *state.lock());
     emitter.join().unwrap();
     let mut seen = Vec::new();
     assert_eq!(drain(&mut spliced.deltas, &mut seen), None);
@@ -241,22 +241,28 @@ fn unmarked_splice() {
     assert!(seen.is_sorted());
 }
 
-/// A number that became void is in no snapshot and no delta, and in nobody's way.
+/// A number that became void is in no stream, and in nobody's way; a seam counts it.
+///
+/// (Nobody takes a lock while `build` unwinds: all threads of a model run on one thread of the system, so loom would take the
+/// lock for poisoned.)
 fn build_panics() {
-    let service = Service::new(2);
-    let changing = service.clone();
+    let publisher = publisher(2);
+    let mut deltas = publisher.subscribe(0);
+    let other = publisher.clone();
     let emitter = thread::spawn(move || {
-        let _state = changing.state.lock().unwrap();
-        let emit = || changing.publisher.emit(|_| resume_unwind(Box::new("planned")));
+        let emit = || other.emit(|_| resume_unwind(Box::new("planned")));
         catch_unwind(AssertUnwindSafe(emit)).unwrap_err();
     });
-    let mut spliced = service.publisher.splice(|seam| service.marked(&seam));
-    let mut console = spliced.snapshot.clone();
-    assert_eq!(drain(&mut spliced.deltas, &mut console), None);
+    let own = publisher.emit(|meta| meta.cluster_seq);
     emitter.join().unwrap();
-    service.publisher.emit(|meta| meta.cluster_seq);
-    assert_eq!(drain(&mut spliced.deltas, &mut console), None);
-    assert_eq!(console, [2]);
+    let mut spliced = publisher.splice(|seam| seam.mark());
+    assert_eq!(spliced.snapshot, 2);
+    let mut seen = Vec::new();
+    assert_eq!(drain(&mut deltas, &mut seen), None);
+    assert_eq!(seen, [own]);
+    let mut seen = Vec::new();
+    assert_eq!(drain(&mut spliced.deltas, &mut seen), None);
+    assert_eq!(seen, [0; 0]);
 }
 
 /// The console takes a new snapshot by itself, and ends with the state.
