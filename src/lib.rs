@@ -1,4 +1,27 @@
-//! doorbell
+//! Fan-out for latency-sensitive services: every subscriber sees every event, in one order, with a sequence number; a slow
+//! subscriber never slows a publisher, and is told exactly what it missed.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`ring`] | the engine: a lock-free bounded broadcast ring for events of any type |
+//! | [`broadcast`] | the same as a drop-in for `tokio::sync::broadcast`: change one `use` line |
+//! | `cluster` (feature `cluster`) | numbered cluster events for operations consoles, spliced to a snapshot without gap or repetition |
+//!
+//! ```
+//! let (publisher, mut subscriber) = doorbell::ring::channel(1024);
+//! publisher.publish("ding");
+//! publisher.publish("dong");
+//! assert_eq!(subscriber.try_recv_seq(), Ok((1, "ding")));
+//! assert_eq!(subscriber.try_recv_seq(), Ok((2, "dong")));
+//! ```
+//!
+//! # Features
+//!
+//! - `tokio`: receives inside tokio tasks take part in the cooperative budget.
+//! - `cluster`: the module `cluster`; brings serde.
+//!
+//! Without features the crate depends on no async runtime and does no I/O; it runs on tokio, on any other executor, and on bare
+//! threads.
 
 pub mod broadcast;
 #[cfg(feature = "cluster")]
