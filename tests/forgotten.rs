@@ -14,6 +14,10 @@ use crate::common::poll_once;
 use crate::common::wakers::Tally;
 
 #[test]
+#[expect(
+    clippy::forget_non_drop,
+    reason = "that a reference has no destructor of its own is nobody's promise"
+)]
 fn forgotten_references_and_batches() {
     let census = Census::new();
     let (publisher, mut subscriber) = channel(8);

@@ -157,7 +157,7 @@ fn a_woken_subscriber_that_becomes_a_stream_hands_on() {
 fn a_woken_future_that_is_dropped_hands_on() {
     let (publisher, subscriber) = Builder::new(64).backstop(false).channel().unwrap();
     let mut subscribers: Vec<Subscriber<u64>> = (0..50).map(|_| subscriber.clone()).collect();
-    let mut waits: Vec<(Pin<Box<Recv<'_, u64>>>, Arc<Tally>)> = subscribers
+    let mut waits: Vec<(Pin<Box<Recv<'_, u64>>>, _)> = subscribers
         .iter_mut()
         .map(|subscriber| {
             let (mut wait, tally) = (Box::pin(subscriber.recv()), Tally::new());

@@ -134,7 +134,6 @@ fn without_clone_by_reference() {
     publisher.publish_with(Unique);
     let held = subscriber.try_recv_ref().unwrap();
     assert_eq!((held.seq(), held.0), (1, 1));
-    drop(held);
     assert_eq!(block_on(subscriber.recv_ref()).unwrap().0, 2);
     assert_eq!(subscriber.recv_ref_blocking().unwrap().0, 3);
     let batch = block_on(subscriber.recv_batch(10)).unwrap();
@@ -204,7 +203,6 @@ fn without_size_and_dropped_once() {
         assert!(NOTHINGS.load(Ordering::SeqCst) <= 3 * 2 + 2);
     }
     assert_eq!(held.seq(), 1);
-    drop(held);
     drop((publisher, subscriber, holder));
     assert_eq!(NOTHINGS.load(Ordering::SeqCst), 0);
 }

@@ -503,7 +503,7 @@ fn no_wake_up_is_lost_by_the_other_ways_to_publish() {
         let batch = || -> (Box<dyn FnMut(u64) + Send>, _) {
             let (publisher, subscriber) = channel(4);
             (
-                Box::new(move |value| drop(publisher.publish_batch([value]))),
+                Box::new(move |value| assert_eq!(publisher.publish_batch([value]).count(), 1)),
                 subscriber,
             )
         };

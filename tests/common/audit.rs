@@ -350,7 +350,7 @@ fn step<T: Signed>(subscriber: &mut Subscriber<T>, auditor: &mut Auditor<'_>, wa
 
 /// Takes up to `take` of the batch, and looks at each value again at the end, when it may long have been overwritten.
 fn audit_batch<T: Signed>(mut batch: doorbell::ring::Batch<'_, T>, auditor: &mut Auditor<'_>, take: usize) {
-    let pause = if take % 16 == 0 { take / 2 } else { 0 };
+    let pause = if take.is_multiple_of(16) { take / 2 } else { 0 };
     let mut held = Vec::new();
     while held.len() < take
         && let Some((seq, value)) = batch.next_seq()

@@ -4,6 +4,5 @@ pub(crate) fn main() {
     let held = subscriber.try_recv_ref().unwrap();
     publisher.publish(2);
     println!("{}", *held);
-    drop(held);
     let _ = subscriber.try_recv();
 }

@@ -13,7 +13,6 @@ pub(crate) fn main() {
     let held = subscriber.try_recv_ref().unwrap();
     sends(&held);
     shares(&held);
-    drop(held);
     let (unique, _) = doorbell::ring::spmc::<String>(4);
     sends(&unique);
     sends(&subscriber.into_stream());
