@@ -165,9 +165,8 @@ impl Builder {
     ///
     /// As [`Builder::channel`].
     pub fn spmc<T: Send + Sync + 'static>(self) -> Result<(UniquePublisher<T>, Subscriber<T>), BuildError> {
-        let core = Arc::new(Core::new(self.checked::<T>()?));
-        let subscriber = Subscriber::new(core.clone(), Start::Latest);
-        Ok((UniquePublisher::from_core(core), subscriber))
+        let (publisher, subscriber) = self.channel()?;
+        Ok((UniquePublisher::new(publisher), subscriber))
     }
 
     pub(super) fn checked<T>(&self) -> Result<&Self, BuildError> {

@@ -4,22 +4,22 @@ use core::fmt;
 use core::ops::Range;
 
 use super::builder::Start;
-use super::core::Core;
+use super::publisher::Publisher;
 use super::stats::RingStats;
 use super::subscriber::Subscriber;
-use crate::sync::Arc;
 
 /// The only publisher of a ring; made by [`spmc`](super::spmc).
 ///
 /// That nobody else publishes is checked at compile time: sequences that one call returns and the next are consecutive, and nothing
 /// can come between two publications. Everything else said of [`Publisher`](super::Publisher) holds here, the cost too.
 pub struct UniquePublisher<T: Send + Sync + 'static> {
-    core: Arc<Core<T>>,
+    publisher: Publisher<T>,
 }
 
 impl<T: Send + Sync + 'static> UniquePublisher<T> {
-    pub(super) fn from_core(core: Arc<Core<T>>) -> Self {
-        Self { core }
+    /// Wraps a publisher that nobody else has.
+    pub(super) fn new(publisher: Publisher<T>) -> Self {
+        Self { publisher }
     }
 
     /// Publishes `value` and returns its sequence. As [`Publisher::publish`](super::Publisher::publish).
@@ -35,7 +35,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// As [`Publisher::publish`](super::Publisher::publish).
     #[inline]
     pub fn publish(&mut self, value: T) -> u64 {
-        self.core.publish_claimed(self.core.claim(), value)
+        self.publisher.publish(value)
     }
 
     /// Publishes what `build` makes of the sequence. As [`Publisher::publish_with`](super::Publisher::publish_with).
@@ -51,7 +51,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// As [`Publisher::publish_with`](super::Publisher::publish_with).
     #[inline]
     pub fn publish_with(&mut self, build: impl FnOnce(u64) -> T) -> u64 {
-        self.core.publish_built(self.core.claim_many(1), build)
+        self.publisher.publish_with(build)
     }
 
     /// Publishes all items under consecutive sequences. As [`Publisher::publish_batch`](super::Publisher::publish_batch).
@@ -71,10 +71,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
         I: IntoIterator<Item = T>,
         I::IntoIter: ExactSizeIterator,
     {
-        let items = items.into_iter();
-        let count = items.len() as u64;
-        let first = self.core.claim_many(count);
-        self.core.publish_all_claimed(first..first + count, items)
+        self.publisher.publish_batch(items)
     }
 
     /// A new subscriber, which sees what is published from now on.
@@ -86,7 +83,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// assert_eq!(subscriber.try_recv(), Ok(1));
     /// ```
     pub fn subscribe(&self) -> Subscriber<T> {
-        self.subscribe_from(Start::Latest)
+        self.publisher.subscribe()
     }
 
     /// A new subscriber that starts where `start` says.
@@ -100,7 +97,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// assert_eq!(subscriber.try_recv(), Ok(1));
     /// ```
     pub fn subscribe_from(&self, start: Start) -> Subscriber<T> {
-        Subscriber::new(self.core.clone(), start)
+        self.publisher.subscribe_from(start)
     }
 
     /// The sequence that the next publication will claim.
@@ -110,7 +107,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// assert_eq!(publisher.next_seq(), 1);
     /// ```
     pub fn next_seq(&self) -> u64 {
-        self.core.tail()
+        self.publisher.next_seq()
     }
 
     /// How many subscribers there are. Others may come and go meanwhile.
@@ -120,7 +117,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// assert_eq!(publisher.subscriber_count(), 1);
     /// ```
     pub fn subscriber_count(&self) -> usize {
-        self.core.subscriber_count()
+        self.publisher.subscriber_count()
     }
 
     /// How many events the ring retains.
@@ -130,7 +127,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// assert_eq!(publisher.capacity(), 1000);
     /// ```
     pub fn capacity(&self) -> usize {
-        self.core.geometry.capacity() as usize
+        self.publisher.capacity()
     }
 
     /// Figures about the ring. As [`Publisher::stats`](super::Publisher::stats).
@@ -141,13 +138,7 @@ impl<T: Send + Sync + 'static> UniquePublisher<T> {
     /// assert_eq!(publisher.stats().published, 1);
     /// ```
     pub fn stats(&self) -> RingStats {
-        self.core.stats()
-    }
-}
-
-impl<T: Send + Sync + 'static> Drop for UniquePublisher<T> {
-    fn drop(&mut self) {
-        self.core.publisher_gone();
+        self.publisher.stats()
     }
 }
 
