@@ -155,7 +155,7 @@ fn attached_before_emit() {
     let emitter = thread::spawn(move || {
         other.emit(|meta| meta.cluster_seq);
     });
-    let mut deltas = publisher.subscribe(1);
+    let mut deltas = publisher.subscribe(0);
     let own = publisher.emit(|meta| meta.cluster_seq);
     emitter.join().unwrap();
     let mut seen = Vec::new();
