@@ -2,7 +2,11 @@
 //!
 //! More cases or other seeds: `PROPTEST_CASES=20000 PROPTEST_RNG_SEED=7 cargo test --test reference_model`.
 
+#[path = "reference_model/claiming.rs"]
+mod claiming;
 mod common;
+#[path = "reference_model/held.rs"]
+mod held;
 #[path = "reference_model/model.rs"]
 mod model;
 #[path = "reference_model/ops.rs"]

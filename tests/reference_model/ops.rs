@@ -38,6 +38,10 @@ pub(crate) enum Op {
     Resubscribe {
         who: usize,
     },
+    ResubscribeFrom {
+        who: usize,
+        from: From,
+    },
     DropSubscriber {
         who: usize,
     },
@@ -187,6 +191,7 @@ fn op(unique: bool) -> impl Strategy<Value = Op> {
         2 => from().prop_map(Op::Subscribe),
         1 => who().prop_map(|who| Op::CloneSubscriber { who }),
         1 => who().prop_map(|who| Op::Resubscribe { who }),
+        1 => (who(), from()).prop_map(|(who, from)| Op::ResubscribeFrom { who, from }),
         2 => who().prop_map(|who| Op::DropSubscriber { who }),
         18 => (who(), form()).prop_map(|(who, form)| Op::Receive { who, form }),
         2 => (who(), 0usize..60).prop_map(|(who, publishes)| Op::HoldRef { who, publishes }),

@@ -2,6 +2,7 @@
 
 use doorbell::ring::{MAX_SEQ, Publisher, Start, Subscriber, SubscriberStats, UniquePublisher, WeakPublisher};
 
+use crate::claiming::Claiming;
 use crate::common::census::{Census, Citizen};
 use crate::common::{may_panic, panic_as_told};
 use crate::model::{Answer, Entry, Ledger, Reader};
@@ -183,7 +184,7 @@ impl Rig {
         (self.next_id, self.census.citizen(self.next_id))
     }
 
-    fn publish(&mut self, by: usize) {
+    pub(crate) fn publish(&mut self, by: usize) {
         if self.ledger.closed || !self.fits(1) {
             return;
         }
@@ -280,9 +281,10 @@ impl Rig {
         assert_eq!(told, (!must_fail).then_some(start..start + claims as u64));
     }
 
-    fn subscribe(&mut self, from: From) {
+    /// The start as the channel takes it, and the position that it must give.
+    fn start(&self, from: From) -> (Start, u64) {
         let next = self.ledger.next_seq();
-        let (start, position) = match from {
+        match from {
             From::Latest => (Start::Latest, next),
             From::Oldest => (Start::Oldest, self.ledger.oldest()),
             From::AfterTheBeginning => (Start::After(0), self.ledger.first_seq),
@@ -292,7 +294,11 @@ impl Rig {
             }
             From::Ahead(ahead) => (Start::After(next + ahead), next + ahead + 1),
             From::Never => (Start::After(u64::MAX), u64::MAX),
-        };
+        }
+    }
+
+    fn subscribe(&mut self, from: From) {
+        let (start, position) = self.start(from);
         let real = with_publisher!(&mut self.publishing, 0, publisher => publisher.subscribe_from(start));
         if let Some(real) = real {
             self.followers.push(Follower::new(real, position));
@@ -305,75 +311,6 @@ impl Rig {
         }
         let index = who % self.followers.len();
         receive::receive(&mut self.followers[index], &self.ledger, form);
-    }
-
-    fn hold_ref(&mut self, who: usize, publishes: usize) {
-        if self.followers.is_empty() {
-            return;
-        }
-        let index = who % self.followers.len();
-        let mut follower = self.followers.swap_remove(index);
-        let foretold = follower.model.foretell(&self.ledger);
-        match follower.real.try_recv_ref() {
-            Ok(held) => {
-                let answer = Answer::Value {
-                    seq: held.seq(),
-                    id: held.id(),
-                };
-                assert_eq!(answer, foretold);
-                for turn in 0..publishes {
-                    self.publish(turn);
-                    assert_eq!(
-                        Answer::Value {
-                            seq: held.seq(),
-                            id: held.id()
-                        },
-                        answer,
-                        "changed while held"
-                    );
-                }
-            }
-            Err(error) => assert_eq!(receive::answer(Err(error)), foretold),
-        }
-        // What was published meanwhile has no say in what the receive had to answer.
-        follower.model.take(foretold);
-        follower.model.settle(&self.ledger, follower.real.position());
-        self.followers.push(follower);
-    }
-
-    fn hold_batch(&mut self, who: usize, max: usize, before: usize, publishes: usize, after: usize) {
-        if self.followers.is_empty() {
-            return;
-        }
-        let index = who % self.followers.len();
-        let mut follower = self.followers.swap_remove(index);
-        let foretold = follower.model.foretell(&self.ledger);
-        match follower.real.try_recv_batch(max) {
-            Ok(mut batch) => {
-                assert!(matches!(foretold, Answer::Value { .. }), "a batch, but {foretold:?}");
-                let mut held: Vec<(u64, &Citizen)> = Vec::new();
-                held.extend((0..before).map_while(|_| batch.next_seq()));
-                assert!(held.len() >= before.min(1), "an empty batch");
-                (0..publishes).for_each(|turn| self.publish(turn));
-                held.extend((0..after).map_while(|_| batch.next_seq()));
-                drop(batch);
-                (0..publishes % 7).for_each(|turn| self.publish(turn));
-                // What was published meanwhile may extend the batch.
-                let ahead = follower.model.values_ahead(&self.ledger, max.min(64));
-                let got: Vec<_> = held.iter().map(|(seq, value)| (*seq, value.id())).collect();
-                assert!(got.len() <= ahead.len(), "more than was there, or than asked for");
-                assert_eq!(got, ahead[..got.len()]);
-                for (seq, id) in got {
-                    follower.model.take(Answer::Value { seq, id });
-                }
-            }
-            Err(error) => {
-                assert_eq!(receive::answer(Err(error)), foretold);
-                follower.model.take(foretold);
-            }
-        }
-        follower.model.settle(&self.ledger, follower.real.position());
-        self.followers.push(follower);
     }
 
     fn apply(&mut self, op: &Op) {
@@ -431,6 +368,11 @@ impl Rig {
                 let fork = self.followers[who % count].fork();
                 self.followers.push(fork);
             }
+            (Op::ResubscribeFrom { who, from }, _) if count > 0 => {
+                let (start, position) = self.start(*from);
+                let real = self.followers[who % count].real.resubscribe_from(start);
+                self.followers.push(Follower::new(real, position));
+            }
             (Op::Resubscribe { who }, _) if count > 0 => {
                 let real = self.followers[who % count].real.resubscribe();
                 self.followers.push(Follower::new(real, self.ledger.next_seq()));
@@ -440,34 +382,5 @@ impl Rig {
             }
             _ => {}
         }
-    }
-}
-
-/// An iterator that claims one length and yields another, or panics at the end.
-struct Claiming<I> {
-    claims: usize,
-    values: I,
-    panics: bool,
-}
-
-impl<I: Iterator> Iterator for Claiming<I> {
-    type Item = I::Item;
-
-    fn next(&mut self) -> Option<I::Item> {
-        let value = self.values.next();
-        if value.is_none() && self.panics {
-            panic_as_told();
-        }
-        value
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.claims, Some(self.claims))
-    }
-}
-
-impl<I: Iterator> ExactSizeIterator for Claiming<I> {
-    fn len(&self) -> usize {
-        self.claims
     }
 }

@@ -1,0 +1,32 @@
+//! An iterator that need not keep its word.
+
+use crate::common::panic_as_told;
+
+/// An iterator that claims one length and yields another, or panics at the end.
+pub(crate) struct Claiming<I> {
+    pub(crate) claims: usize,
+    pub(crate) values: I,
+    pub(crate) panics: bool,
+}
+
+impl<I: Iterator> Iterator for Claiming<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        let value = self.values.next();
+        if value.is_none() && self.panics {
+            panic_as_told();
+        }
+        value
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.claims, Some(self.claims))
+    }
+}
+
+impl<I: Iterator> ExactSizeIterator for Claiming<I> {
+    fn len(&self) -> usize {
+        self.claims
+    }
+}

@@ -1,0 +1,77 @@
+//! References and batches that are kept while others publish.
+
+use crate::common::census::Citizen;
+use crate::model::Answer;
+use crate::receive;
+use crate::rig::Rig;
+
+impl Rig {
+    pub(crate) fn hold_ref(&mut self, who: usize, publishes: usize) {
+        if self.followers.is_empty() {
+            return;
+        }
+        let index = who % self.followers.len();
+        let mut follower = self.followers.swap_remove(index);
+        let foretold = follower.model.foretell(&self.ledger);
+        match follower.real.try_recv_ref() {
+            Ok(held) => {
+                let answer = Answer::Value {
+                    seq: held.seq(),
+                    id: held.id(),
+                };
+                assert_eq!(answer, foretold);
+                for turn in 0..publishes {
+                    self.publish(turn);
+                    assert_eq!(
+                        Answer::Value {
+                            seq: held.seq(),
+                            id: held.id()
+                        },
+                        answer,
+                        "changed while held"
+                    );
+                }
+            }
+            Err(error) => assert_eq!(receive::answer(Err(error)), foretold),
+        }
+        // What was published meanwhile has no say in what the receive had to answer.
+        follower.model.take(foretold);
+        follower.model.settle(&self.ledger, follower.real.position());
+        self.followers.push(follower);
+    }
+
+    pub(crate) fn hold_batch(&mut self, who: usize, max: usize, before: usize, publishes: usize, after: usize) {
+        if self.followers.is_empty() {
+            return;
+        }
+        let index = who % self.followers.len();
+        let mut follower = self.followers.swap_remove(index);
+        let foretold = follower.model.foretell(&self.ledger);
+        match follower.real.try_recv_batch(max) {
+            Ok(mut batch) => {
+                assert!(matches!(foretold, Answer::Value { .. }), "a batch, but {foretold:?}");
+                let mut held: Vec<(u64, &Citizen)> = Vec::new();
+                held.extend((0..before).map_while(|_| batch.next_seq()));
+                assert!(held.len() >= before.min(1), "an empty batch");
+                (0..publishes).for_each(|turn| self.publish(turn));
+                held.extend((0..after).map_while(|_| batch.next_seq()));
+                drop(batch);
+                (0..publishes % 7).for_each(|turn| self.publish(turn));
+                // What was published meanwhile may extend the batch.
+                let ahead = follower.model.values_ahead(&self.ledger, max.min(64));
+                let got: Vec<_> = held.iter().map(|(seq, value)| (*seq, value.id())).collect();
+                assert!(got.len() <= ahead.len(), "more than was there, or than asked for");
+                assert_eq!(got, ahead[..got.len()]);
+                for (seq, id) in got {
+                    follower.model.take(Answer::Value { seq, id });
+                }
+            }
+            Err(error) => {
+                assert_eq!(receive::answer(Err(error)), foretold);
+                follower.model.take(foretold);
+            }
+        }
+        follower.model.settle(&self.ledger, follower.real.position());
+        self.followers.push(follower);
+    }
+}
