@@ -1,0 +1,285 @@
+//! The example console, driven over HTTP by a client that keeps its own copy of the cluster.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use doorbell::cluster::ClusterEvent;
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+#[path = "console/client.rs"]
+mod client;
+#[path = "../examples/console/cluster.rs"]
+mod cluster;
+#[path = "../examples/console/service.rs"]
+mod service;
+#[path = "../examples/console/simulation.rs"]
+mod simulation;
+#[path = "../examples/console/web.rs"]
+mod web;
+
+use client::{Frame, Frames, get, json, request};
+use cluster::{Cluster, Peer, Shard};
+use service::{Position, Service};
+use simulation::Simulation;
+
+/// A server on a port of its own. It runs on the test's only thread, so between two awaits of a test it does nothing.
+async fn serve(capacity: usize) -> (Arc<Service>, SocketAddr) {
+    let service = Arc::new(Service::new(capacity.try_into().unwrap()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = web::router(service.clone());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (service, address)
+}
+
+fn connect(service: &Service, peer: &str) {
+    service.change(|meta| ClusterEvent::PeerConnected {
+        meta,
+        peer: peer.into(),
+    });
+}
+
+/// What a console knows.
+#[derive(Default)]
+struct Console {
+    cluster: Cluster,
+    as_of: String,
+}
+
+impl Console {
+    /// Forgets everything and takes a snapshot.
+    async fn snapshot(server: SocketAddr) -> Self {
+        let snapshot = json(get(server, "/snapshot").await).await;
+        Self {
+            cluster: read_cluster(&snapshot["cluster"]),
+            as_of: snapshot["as_of"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    /// Applies a delta; it must be the one after the last.
+    fn apply(&mut self, frame: Frame) {
+        assert_eq!(frame.kind, "delta");
+        let event: ClusterEvent = serde_json::from_value(frame.data).unwrap();
+        let before: Position = self.as_of.parse().unwrap();
+        let after = Position {
+            seq: before.seq + 1,
+            ..before
+        };
+        assert_eq!(event.meta().cluster_seq, after.seq, "no gap and no repetition");
+        assert_eq!(frame.id, Some(after.to_string()));
+        self.cluster.apply(&event);
+        self.as_of = after.to_string();
+    }
+
+    /// Follows the frames up to the service's present state, and compares.
+    async fn catch_up(&mut self, frames: &mut Frames, service: &Service) {
+        let (as_of, cluster) = service.snapshot();
+        while self.as_of != as_of.to_string() {
+            self.apply(frames.next().await.expect("the service is there"));
+        }
+        assert_eq!(self.cluster, cluster);
+    }
+}
+
+fn read_cluster(value: &Value) -> Cluster {
+    let object = |value: &Value| value.as_object().unwrap().clone().into_iter();
+    let text = |value: &Value| value.as_str().unwrap().into();
+    let texts = |value: &Value| value.as_array().unwrap().iter().map(text).collect();
+    Cluster {
+        peers: object(&value["peers"])
+            .map(|(name, peer)| {
+                let peer = Peer {
+                    address: text(&peer["address"]),
+                    connected: peer["connected"].as_bool().unwrap(),
+                    confirmations: peer["confirmations"].as_u64().unwrap() as u32,
+                };
+                (name.into(), peer)
+            })
+            .collect(),
+        shards: object(&value["shards"])
+            .map(|(name, shard)| {
+                let shard = Shard {
+                    owner: shard["owner"].as_str().map(Arc::from),
+                    failures: shard["failures"].as_u64().unwrap() as u32,
+                };
+                (name.into(), shard)
+            })
+            .collect(),
+        workers: object(&value["workers"])
+            .map(|(name, namespaces)| (name.into(), texts(&namespaces)))
+            .collect(),
+        supervisors: value["supervisors"].as_array().unwrap().iter().map(text).collect(),
+    }
+}
+
+#[tokio::test]
+async fn the_page_is_there() {
+    let (_service, server) = serve(8).await;
+    let page = get(server, "/").await;
+    assert_eq!(page.status(), StatusCode::OK);
+    assert!(
+        page.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .starts_with("text/html")
+    );
+}
+
+#[tokio::test]
+async fn snapshot_and_deltas_give_the_state() {
+    let (service, server) = serve(4096).await;
+    let mut simulation = Simulation::new(service.clone(), 7);
+    let steps = |simulation: &mut Simulation| (0..300).for_each(|_| simulation.step());
+    while simulation.is_starting() {
+        simulation.step();
+    }
+    let mut console = Console::snapshot(server).await;
+    // Between the snapshot and the stream: kept, and sent at once.
+    steps(&mut simulation);
+    let mut frames = Frames::open(server, Some(&console.as_of)).await;
+    console.catch_up(&mut frames, &service).await;
+    steps(&mut simulation);
+    console.catch_up(&mut frames, &service).await;
+    assert!(service.publisher.as_of_seq() > 500, "hardly any step without an event");
+    assert!(console.cluster.peers.len() > 3 && console.cluster.shards.len() > 10);
+}
+
+#[tokio::test]
+async fn without_a_position_only_what_comes() {
+    let (service, server) = serve(8).await;
+    connect(&service, "before");
+    let mut frames = Frames::open(server, None).await;
+    connect(&service, "after");
+    let frame = frames.next().await.unwrap();
+    assert_eq!(frame.data["peer"], "after");
+    assert_eq!(frame.id, Some(service.position(2).to_string()));
+}
+
+#[tokio::test]
+async fn a_reconnect_goes_on_after_the_last_event() {
+    let (service, server) = serve(64).await;
+    let mut console = Console::snapshot(server).await;
+    let path = format!("/events?after={}", console.as_of);
+    let mut frames = Frames::of(get(server, &path).await);
+    connect(&service, "alpha");
+    console.catch_up(&mut frames, &service).await;
+    drop(frames);
+    connect(&service, "beta");
+    // As browsers do: the first address again, and where they are in the header.
+    let headers = [("last-event-id", console.as_of.as_str())];
+    let mut frames = Frames::of(request(server, Method::GET, &path, &headers).await);
+    connect(&service, "gamma");
+    console.catch_up(&mut frames, &service).await;
+    assert_eq!(console.cluster.peers.len(), 3);
+}
+
+#[tokio::test]
+async fn a_reconnect_too_late_is_told_so() {
+    let (service, server) = serve(8).await;
+    let console = Console::snapshot(server).await;
+    for peer in 0..11 {
+        connect(&service, &peer.to_string());
+    }
+    let mut frames = Frames::open(server, Some(&console.as_of)).await;
+    let lagged = Frame {
+        kind: "lagged".to_owned(),
+        id: None,
+        data: json!({ "reason": "overrun", "skipped": 3 }),
+    };
+    assert_eq!(frames.next().await, Some(lagged));
+    assert_eq!(frames.next().await, None, "and that is the end");
+    let mut console = Console::snapshot(server).await;
+    let mut frames = Frames::open(server, Some(&console.as_of)).await;
+    connect(&service, "omega");
+    console.catch_up(&mut frames, &service).await;
+    assert_eq!(console.cluster.peers.len(), 12);
+}
+
+#[tokio::test]
+async fn a_console_that_lags_is_told_how_much_and_goes_on_with_a_snapshot() {
+    let (service, server) = serve(8).await;
+    let mut simulation = Simulation::new(service.clone(), 3);
+    let mut console = Console::snapshot(server).await;
+    let mut frames = Frames::open(server, Some(&console.as_of)).await;
+    let mut lags = 0;
+    for burst in [1, 8, 9, 3, 100, 5] {
+        let before: Position = console.as_of.parse().unwrap();
+        // The server's task cannot run meanwhile.
+        (0..burst).for_each(|_| simulation.step());
+        let skipped = (service.publisher.as_of_seq() - before.seq).saturating_sub(8);
+        if skipped > 0 {
+            let frame = frames.next().await.unwrap();
+            assert_eq!((frame.kind.as_str(), frame.id), ("lagged", None));
+            assert_eq!(frame.data, json!({ "reason": "overrun", "skipped": skipped }));
+            assert_eq!(frames.next().await, None);
+            lags += 1;
+            console = Console::snapshot(server).await;
+            frames = Frames::open(server, Some(&console.as_of)).await;
+        }
+        console.catch_up(&mut frames, &service).await;
+    }
+    assert_eq!(lags, 2);
+}
+
+#[tokio::test]
+async fn a_position_of_an_earlier_run_means_nothing() {
+    let (service, server) = serve(8).await;
+    connect(&service, "alpha");
+    let earlier = Position {
+        run: service.run - 1,
+        seq: 0,
+    };
+    let mut frames = Frames::open(server, Some(&earlier.to_string())).await;
+    let frame = frames.next().await.unwrap();
+    assert_eq!(
+        (frame.kind.as_str(), frame.data),
+        ("lagged", json!({ "reason": "restarted" }))
+    );
+    assert_eq!(frames.next().await, None);
+}
+
+#[tokio::test]
+async fn what_is_no_position_is_refused() {
+    let (_service, server) = serve(8).await;
+    for path in [
+        "/events?after=",
+        "/events?after=7",
+        "/events?after=x-1",
+        "/events?after=1-18446744073709551616",
+    ] {
+        assert_eq!(get(server, path).await.status(), StatusCode::BAD_REQUEST, "{path}");
+    }
+    let not_text = request(server, Method::GET, "/events", &[("last-event-id", "é")]).await;
+    assert_eq!(not_text.status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_burst_makes_consoles_lag() {
+    let (service, server) = serve(8).await;
+    let console = Console::snapshot(server).await;
+    let burst = json(request(server, Method::POST, "/burst?events=20", &[]).await).await;
+    assert_eq!(burst, json!({ "emitted": 20 }));
+    let frame = Frames::open(server, Some(&console.as_of)).await.next().await.unwrap();
+    assert_eq!(frame.data["skipped"], 12);
+    json(request(server, Method::POST, "/burst", &[]).await).await;
+    assert_eq!(service.publisher.as_of_seq(), 20 + 32);
+    for path in ["/burst?events=x", "/burst?events=1000001"] {
+        let refused = request(server, Method::POST, path, &[]).await;
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_leaves_nothing() {
+    let (service, server) = serve(8).await;
+    let mut frames = Frames::open(server, None).await;
+    connect(&service, "alpha");
+    frames.next().await.unwrap();
+    assert_eq!(service.publisher.subscriber_count(), 1);
+    drop(frames);
+    while service.publisher.subscriber_count() > 0 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,103 @@
+//! A console as a program: an HTTP client that reads server-sent events.
+
+use std::net::SocketAddr;
+
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+/// Sends one request on a connection of its own.
+pub(crate) async fn request(
+    server: SocketAddr,
+    method: Method,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Response<Incoming> {
+    let socket = TcpStream::connect(server).await.expect("the server listens");
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket))
+        .await
+        .expect("it speaks HTTP");
+    // Ends with the response, or with an error when the test drops that.
+    tokio::spawn(connection);
+    let mut request = Request::builder().method(method).uri(path).header("host", "console");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Empty::<Bytes>::new()).expect("a proper request");
+    sender.send_request(request).await.expect("an answer")
+}
+
+pub(crate) async fn get(server: SocketAddr, path: &str) -> Response<Incoming> {
+    request(server, Method::GET, path, &[]).await
+}
+
+pub(crate) async fn json(response: Response<Incoming>) -> Value {
+    assert_eq!(response.status(), StatusCode::OK);
+    let body = response.into_body().collect().await.expect("a whole body").to_bytes();
+    serde_json::from_slice(&body).expect("JSON")
+}
+
+/// One server-sent event.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Frame {
+    pub(crate) kind: String,
+    pub(crate) id: Option<String>,
+    pub(crate) data: Value,
+}
+
+/// A stream of server-sent events.
+pub(crate) struct Frames {
+    body: Incoming,
+    text: String,
+}
+
+impl Frames {
+    /// Opens `/events` after a position, given by the header.
+    pub(crate) async fn open(server: SocketAddr, last_event_id: Option<&str>) -> Self {
+        let headers: Vec<_> = last_event_id.map(|id| ("last-event-id", id)).into_iter().collect();
+        Self::of(request(server, Method::GET, "/events", &headers).await)
+    }
+
+    pub(crate) fn of(response: Response<Incoming>) -> Self {
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self {
+            body: response.into_body(),
+            text: String::new(),
+        }
+    }
+
+    /// The next frame; `None` when the server has ended the stream.
+    pub(crate) async fn next(&mut self) -> Option<Frame> {
+        loop {
+            if let Some((frame, rest)) = self.text.split_once("\n\n") {
+                let frame = parse(frame);
+                self.text = rest.to_owned();
+                match frame {
+                    Some(frame) => return Some(frame),
+                    // A comment, which keeps the connection alive.
+                    None => continue,
+                }
+            }
+            let chunk = self.body.frame().await?.expect("an unbroken body");
+            let chunk = chunk.into_data().expect("no trailers");
+            self.text
+                .push_str(std::str::from_utf8(&chunk).expect("whole characters"));
+        }
+    }
+}
+
+fn parse(text: &str) -> Option<Frame> {
+    let field = |name: &str| {
+        let mut values = text.lines().filter_map(|line| line.split_once(": "));
+        values.find_map(|(field, value)| (field == name).then(|| value.to_owned()))
+    };
+    Some(Frame {
+        kind: field("event")?,
+        id: field("id"),
+        data: serde_json::from_str(&field("data")?).expect("JSON"),
+    })
+}
