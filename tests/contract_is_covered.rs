@@ -34,7 +34,16 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Reads `## 4. Title`, `### C4.2 Title` and `Tests: … Models: ….` lines; everything else is prose.
+/// The clauses about cluster events are numbered by themselves.
+fn id(clause: usize, number: usize) -> String {
+    if clause == 10 {
+        format!("K{number}")
+    } else {
+        format!("C{clause}.{number}")
+    }
+}
+
+/// Reads `## 4. Title`, `### C4.2 Title`, `### K2 Title` and `Tests: … Models: ….` lines; everything else is prose.
 fn parse(text: &str) -> Contract {
     let mut contract = Contract::default();
     let mut clause = 0;
@@ -43,7 +52,7 @@ fn parse(text: &str) -> Contract {
         let at = index + 1;
         if let Some(title) = line.strip_prefix("### ") {
             number += 1;
-            let expected = format!("C{clause}.{number}");
+            let expected = id(clause, number);
             if title.split(' ').next() != Some(expected.as_str()) {
                 contract
                     .problems
