@@ -116,13 +116,13 @@ fn marked_consoles_hold_exactly_the_state() {
                 }
             } else {
                 let which = random.below(consoles.len() as u64) as usize;
-                *lags.borrow_mut() += step(&mut consoles[which], &history, size, &splice);
+                *lags.borrow_mut() += step(&mut consoles[which], &history, size, splice);
             }
         }
         // Nobody emits any more: everybody catches up.
         for console in &mut consoles {
             loop {
-                step(console, &history, size, &splice);
+                step(console, &history, size, splice);
                 if let Console::Following { position, state, .. } = console
                     && *position > history.0.len() as u64
                 {
@@ -218,7 +218,7 @@ fn unmarked_consoles_with_idempotent_deltas_end_with_the_state() {
                     owed[emitter] = Some(set);
                 }
             }
-            let caught_up = follow(&mut splicing, &mut following, &splice);
+            let caught_up = follow(&mut splicing, &mut following, splice);
             if last_round && caught_up && owed.iter().all(Option::is_none) {
                 break;
             }

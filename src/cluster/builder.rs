@@ -51,7 +51,7 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisherBuilder<E> {
         self
     }
 
-    /// What tells the instant of observation. Usually the system's clock.
+    /// What tells the instant of observation. Usually the system's clock, to within about a microsecond.
     ///
     /// It is asked by each `emit`, before the number is stamped. If it panics, no number is used up.
     pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {

@@ -4,6 +4,8 @@ use core::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::ticks;
+
 /// The system's clock, or one that was given to the builder.
 #[derive(Clone, Default)]
 pub(super) enum Clock {
@@ -16,7 +18,7 @@ impl Clock {
     #[inline]
     pub(super) fn now(&self) -> SystemTime {
         match self {
-            Self::System => SystemTime::now(),
+            Self::System => ticks::now(),
             Self::Given(clock) => clock(),
         }
     }

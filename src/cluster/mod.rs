@@ -61,6 +61,7 @@ mod publisher;
 mod resync;
 mod rfc3339;
 mod seam;
+mod ticks;
 
 pub use builder::ClusterEventPublisherBuilder;
 pub use deltas::ClusterStreamLagged;

@@ -85,10 +85,7 @@ pub(crate) fn capacity(capacity: usize) -> NonZeroUsize {
 }
 
 /// Polls once, without being woken later.
-pub(crate) fn poll<S: Stream>(stream: &mut Pin<Box<S>>) -> Poll<Option<S::Item>>
-where
-    S: ?Sized,
-{
+pub(crate) fn poll<S: Stream + ?Sized>(stream: &mut Pin<Box<S>>) -> Poll<Option<S::Item>> {
     stream.as_mut().poll_next(&mut Context::from_waker(Waker::noop()))
 }
 
