@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput};
-use doorbell::cluster::ClusterEvent;
+use doorbell::cluster::{ClusterEvent, ClusterEventMeta};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -19,7 +19,7 @@ mod common {
     pub(crate) mod settings;
 }
 
-use common::consoles::{Bare, Console, Emitter, Source, TwoStep, doorbell};
+use common::consoles::{Bare, Console, Emitter, Moved, Source, Stamped, TwoStep, doorbell};
 use common::settings::{BURST, run_bench, sum_of_numbers};
 
 fn main() {
@@ -28,9 +28,24 @@ fn main() {
 
 fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("cluster");
+    group.throughput(Throughput::Elements(1));
+    let plain = |meta| Moved::new(meta, 7, 3);
+    let source = Source::new();
+    let texts = |meta| source.event(meta);
     for idle in [0, 1, 64] {
-        emit(&mut group, "doorbell", idle, doorbell);
-        emit(&mut group, "two_step", idle, TwoStep::new);
+        let work = format!("emit_plain_{idle}_idle");
+        emit(&mut group, &work, "doorbell", idle, doorbell::<Moved>(), plain);
+        emit(&mut group, &work, "two_step", idle, TwoStep::<Moved>::new(), plain);
+        let work = format!("emit_texts_{idle}_idle");
+        emit(&mut group, &work, "doorbell", idle, doorbell::<ClusterEvent>(), texts);
+        emit(
+            &mut group,
+            &work,
+            "two_step",
+            idle,
+            TwoStep::<ClusterEvent>::new(),
+            texts,
+        );
     }
     group.sampling_mode(SamplingMode::Flat).sample_size(15);
     for consoles in [1, 8] {
@@ -42,19 +57,28 @@ fn bench(criterion: &mut Criterion) {
 }
 
 /// What one `emit` costs while so many consoles are attached and do not read.
-fn emit<E: Emitter>(group: &mut BenchmarkGroup<'_, WallTime>, who: &str, idle: usize, open: impl Fn() -> E) {
-    let emitter = open();
+fn emit<E>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    work: &str,
+    who: &str,
+    idle: usize,
+    emitter: impl Emitter<E>,
+    build: impl Fn(ClusterEventMeta) -> E,
+) {
     let consoles: Vec<_> = (0..idle).map(|_| emitter.attach()).collect();
-    let source = Source::new();
-    group.throughput(Throughput::Elements(1));
-    group.bench_function(BenchmarkId::new(format!("emit_{idle}_idle"), who), |bencher| {
-        bencher.iter(|| black_box(emitter.emit(|meta| source.event(meta))));
+    group.bench_function(BenchmarkId::new(work, who), |bencher| {
+        bencher.iter(|| black_box(emitter.emit(&build)));
     });
     drop(consoles);
 }
 
 /// Consoles on two workers that read what is emitted in bursts of half the capacity; the next burst begins when all have it.
-fn paced<E: Emitter>(group: &mut BenchmarkGroup<'_, WallTime>, who: &str, consoles: usize, open: impl Fn() -> E) {
+fn paced<E: Emitter<ClusterEvent>>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    who: &str,
+    consoles: usize,
+    open: impl Fn() -> E,
+) {
     let mut rig = None;
     group.throughput(Throughput::Elements(BURST * consoles as u64));
     group.bench_function(BenchmarkId::new(format!("{consoles}_consoles"), who), |bencher| {
@@ -75,7 +99,7 @@ struct Rig<E> {
     bursts: u64,
 }
 
-impl<E: Emitter> Rig<E> {
+impl<E: Emitter<ClusterEvent>> Rig<E> {
     fn start(emitter: E, consoles: usize) -> Self {
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
@@ -129,10 +153,10 @@ impl<E: Emitter> Rig<E> {
 }
 
 /// Reads to the end, and sums the numbers up.
-async fn watch(mut console: impl Console, read: Arc<Semaphore>) -> u64 {
+async fn watch(mut console: impl Console<ClusterEvent>, read: Arc<Semaphore>) -> u64 {
     let (mut sum, mut count) = (0_u64, 0);
     while let Some(event) = console.next().await {
-        sum = sum.wrapping_add(event.meta().cluster_seq);
+        sum = sum.wrapping_add(event.seq());
         count += 1;
         if count % BURST == 0 {
             read.add_permits(1);

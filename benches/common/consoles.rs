@@ -11,30 +11,67 @@ use tokio::sync::broadcast::{Receiver, Sender, channel};
 
 use super::settings::CAPACITY;
 
+/// An event with its stamp.
+pub(crate) trait Stamped: Clone + Send + Sync + 'static {
+    /// Its number.
+    fn seq(&self) -> u64;
+}
+
+impl Stamped for ClusterEvent {
+    #[inline]
+    fn seq(&self) -> u64 {
+        self.meta().cluster_seq
+    }
+}
+
+/// A service's own event, of plain data.
+#[derive(Clone)]
+pub(crate) struct Moved {
+    meta: ClusterEventMeta,
+    shard: u32,
+    peer: u32,
+}
+
+impl Moved {
+    /// The event that a shard has another peer.
+    #[inline]
+    pub(crate) fn new(meta: ClusterEventMeta, shard: u32, peer: u32) -> Self {
+        Self { meta, shard, peer }
+    }
+}
+
+impl Stamped for Moved {
+    #[inline]
+    fn seq(&self) -> u64 {
+        debug_assert!(self.shard != self.peer);
+        self.meta.cluster_seq
+    }
+}
+
 /// An emitting end.
-pub(crate) trait Emitter: Send + Sync + 'static {
+pub(crate) trait Emitter<E>: Send + Sync + 'static {
     /// A reading end.
-    type Console: Console;
+    type Console: Console<E>;
 
     /// Stamps, builds, broadcasts, returns.
-    fn emit(&self, build: impl FnOnce(ClusterEventMeta) -> ClusterEvent) -> ClusterEvent;
+    fn emit(&self, build: impl FnOnce(ClusterEventMeta) -> E) -> E;
 
     /// A console that is attached from now on.
     fn attach(&self) -> Self::Console;
 }
 
 /// A reading end.
-pub(crate) trait Console: Send + 'static {
+pub(crate) trait Console<E>: Send + 'static {
     /// The next event; `None` once there is no emitter any more. A console that lags stops the bench.
-    fn next(&mut self) -> impl Future<Output = Option<ClusterEvent>> + Send;
+    fn next(&mut self) -> impl Future<Output = Option<E>> + Send;
 }
 
 /// The stream that the contract is about.
-pub(crate) type Events = BoxStream<'static, Result<ClusterEvent, ClusterStreamLagged>>;
+pub(crate) type Events<E> = BoxStream<'static, Result<E, ClusterStreamLagged>>;
 
-impl Console for Events {
+impl<E: Stamped> Console<E> for Events<E> {
     #[inline]
-    async fn next(&mut self) -> Option<ClusterEvent> {
+    async fn next(&mut self) -> Option<E> {
         let item = StreamExt::next(self).await?;
         Some(item.expect("the emitter is paced"))
     }
@@ -67,31 +104,31 @@ impl Source {
 }
 
 /// This crate's publisher.
-pub(crate) fn doorbell() -> ClusterEventPublisher {
-    ClusterEventPublisher::new(CAPACITY.try_into().expect("not zero"))
+pub(crate) fn doorbell<E: Stamped>() -> ClusterEventPublisher<E> {
+    ClusterEventPublisher::with_capacity(CAPACITY.try_into().expect("not zero"))
 }
 
-impl Emitter for ClusterEventPublisher {
-    type Console = Events;
+impl<E: Stamped> Emitter<E> for ClusterEventPublisher<E> {
+    type Console = Events<E>;
 
     #[inline]
-    fn emit(&self, build: impl FnOnce(ClusterEventMeta) -> ClusterEvent) -> ClusterEvent {
+    fn emit(&self, build: impl FnOnce(ClusterEventMeta) -> E) -> E {
         self.emit(build)
     }
 
-    fn attach(&self) -> Events {
+    fn attach(&self) -> Events<E> {
         self.subscribe(0)
     }
 }
 
 /// An atomic counter, the wall clock, and then a send through `tokio::sync::broadcast`. Two emitters can send in the other order
 /// than they were numbered.
-pub(crate) struct TwoStep {
+pub(crate) struct TwoStep<E> {
     next: AtomicU64,
-    sender: Sender<ClusterEvent>,
+    sender: Sender<E>,
 }
 
-impl TwoStep {
+impl<E: Stamped> TwoStep<E> {
     /// A publisher of the same capacity.
     pub(crate) fn new() -> Self {
         Self {
@@ -101,11 +138,11 @@ impl TwoStep {
     }
 }
 
-impl Emitter for TwoStep {
-    type Console = Events;
+impl<E: Stamped> Emitter<E> for TwoStep<E> {
+    type Console = Events<E>;
 
     #[inline]
-    fn emit(&self, build: impl FnOnce(ClusterEventMeta) -> ClusterEvent) -> ClusterEvent {
+    fn emit(&self, build: impl FnOnce(ClusterEventMeta) -> E) -> E {
         let event = build(ClusterEventMeta {
             cluster_seq: self.next.fetch_add(1, Ordering::Relaxed),
             observed_at: SystemTime::now(),
@@ -116,14 +153,14 @@ impl Emitter for TwoStep {
     }
 
     /// The stream with the contract of the cluster's: it suppresses, and ends after a lag.
-    fn attach(&self) -> Events {
+    fn attach(&self) -> Events<E> {
         let after_seq = 0;
         let open = Some(self.sender.subscribe());
         let events = stream::unfold(open, move |open| async move {
             let mut receiver = open?;
             loop {
                 match receiver.recv().await {
-                    Ok(event) if event.meta().cluster_seq <= after_seq => {}
+                    Ok(event) if event.seq() <= after_seq => {}
                     Ok(event) => return Some((Ok(event), Some(receiver))),
                     Err(RecvError::Lagged(skipped)) => return Some((Err(ClusterStreamLagged { skipped }), None)),
                     Err(RecvError::Closed) => return None,
@@ -135,24 +172,24 @@ impl Emitter for TwoStep {
 }
 
 /// The same, read by the channel's own receiver, which is quicker than a stream and suppresses nothing.
-pub(crate) struct Bare(pub(crate) TwoStep);
+pub(crate) struct Bare<E>(pub(crate) TwoStep<E>);
 
-impl Emitter for Bare {
-    type Console = Receiver<ClusterEvent>;
+impl<E: Stamped> Emitter<E> for Bare<E> {
+    type Console = Receiver<E>;
 
     #[inline]
-    fn emit(&self, build: impl FnOnce(ClusterEventMeta) -> ClusterEvent) -> ClusterEvent {
+    fn emit(&self, build: impl FnOnce(ClusterEventMeta) -> E) -> E {
         self.0.emit(build)
     }
 
-    fn attach(&self) -> Receiver<ClusterEvent> {
+    fn attach(&self) -> Receiver<E> {
         self.0.sender.subscribe()
     }
 }
 
-impl Console for Receiver<ClusterEvent> {
+impl<E: Stamped> Console<E> for Receiver<E> {
     #[inline]
-    async fn next(&mut self) -> Option<ClusterEvent> {
+    async fn next(&mut self) -> Option<E> {
         match self.recv().await {
             Ok(event) => Some(event),
             Err(RecvError::Closed) => None,

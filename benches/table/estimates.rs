@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::common::run::{self, Record, criterion_directory, millis, starter};
 
 /// The benches, each named like its group.
-const GROUPS: [&str; 5] = ["publish", "receive", "fan_out", "parked", "contended"];
+const GROUPS: [&str; 6] = ["publish", "receive", "fan_out", "parked", "contended", "cluster"];
 
 /// One measurement.
 pub(crate) struct Estimate {

@@ -92,4 +92,12 @@ pub(crate) const TARGETS: &[Target] = &[
     row("4 → 4 threads, paced", "contended/4_to_4_paced/doorbell", "tokio try_recv + yield", "contended/4_to_4_paced/tokio_yield", Shown),
     row("4 → 4 threads, paced", "contended/4_to_4_paced/doorbell", "photon-ring", "contended/4_to_4_paced/photon_mp", Shown),
     row("4 → 4 threads, paced", "contended/4_to_4_paced/doorbell", "disruptor", "contended/4_to_4_paced/disruptor_mp", Shown),
+    row("cluster: emit plain data, no console", "cluster/emit_plain_0_idle/doorbell", "counter + clock + tokio", "cluster/emit_plain_0_idle/two_step", AtMost(0.70)),
+    row("cluster: emit plain data, 1 idle console", "cluster/emit_plain_1_idle/doorbell", "counter + clock + tokio", "cluster/emit_plain_1_idle/two_step", AtMost(0.70)),
+    row("cluster: emit plain data, 64 idle consoles", "cluster/emit_plain_64_idle/doorbell", "counter + clock + tokio", "cluster/emit_plain_64_idle/two_step", AtMost(0.70)),
+    row("cluster: emit shared texts, no console", "cluster/emit_texts_0_idle/doorbell", "counter + clock + tokio", "cluster/emit_texts_0_idle/two_step", AtMost(0.70)),
+    row("cluster: emit shared texts, 1 idle console", "cluster/emit_texts_1_idle/doorbell", "counter + clock + tokio", "cluster/emit_texts_1_idle/two_step", AtMost(0.70)),
+    row("cluster: emit shared texts, 64 idle consoles", "cluster/emit_texts_64_idle/doorbell", "counter + clock + tokio", "cluster/emit_texts_64_idle/two_step", AtMost(0.70)),
+    row("cluster: 8 consoles, paced", "cluster/8_consoles/doorbell", "counter + clock + tokio", "cluster/8_consoles/two_step", Deliveries(3.0)),
+    row("cluster: 8 consoles, paced", "cluster/8_consoles/doorbell", "the same, without a stream", "cluster/8_consoles/two_step_recv", Shown),
 ];
