@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 use super::core::Value;
-use crate::sync::{AtomicPtr, AtomicUsize, Mutex, UnsafeCell, ord};
+use crate::sync::{AtomicPtr, AtomicUsize, Mutex, MutexGuard, UnsafeCell, ord};
 
 /// One diverted event. Never moved, and freed only when no subscriber can reach it any more.
 struct Cell<T> {
@@ -99,16 +99,22 @@ impl<T> Overflow<T> {
     }
 
     /// Takes out every cell that is `expired`; the caller drops the values, outside of every lock.
-    ///
-    /// `None` when another thread holds the table.
-    pub(super) fn purge(&self, expired: impl Fn(u64) -> bool) -> Option<Expired<T>> {
-        let mut table = self.table.try_lock()?;
+    pub(super) fn purge(&self, expired: impl Fn(u64) -> bool) -> Expired<T> {
+        self.purge_table(self.table.lock(), expired)
+    }
+
+    /// As [`Overflow::purge`], but `None` when another thread holds the table.
+    pub(super) fn try_purge(&self, expired: impl Fn(u64) -> bool) -> Option<Expired<T>> {
+        self.table.try_lock().map(|table| self.purge_table(table, expired))
+    }
+
+    fn purge_table(&self, mut table: MutexGuard<'_, Table<T>>, expired: impl Fn(u64) -> bool) -> Expired<T> {
         self.drain(&mut table);
         let is_expired = |cell: &mut NonNull<Cell<T>>| {
             // SAFETY: cells in the table are alive, and their `seq` never changes.
             expired(unsafe { cell.as_ref() }.seq)
         };
-        Some(Expired(table.0.extract_if(.., is_expired).collect()))
+        Expired(table.0.extract_if(.., is_expired).collect())
     }
 
     fn drain(&self, table: &mut Table<T>) {

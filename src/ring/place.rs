@@ -11,6 +11,9 @@ use crate::sync::{fault, named_fence, ord, raise};
 /// A value that had to make room; the publisher drops it when it has finished with the ring.
 pub(super) type Displaced<T> = Option<T>;
 
+/// A sequence could not use its slot.
+pub(super) struct Diverted;
+
 impl<T> Core<T> {
     /// Claims the next sequence, for a publication that runs no foreign code. Whether there is one left is seen by [`Core::place`].
     #[inline(always)]
@@ -132,15 +135,16 @@ impl<T> Core<T> {
         if fault!("void.unmarked") {
             return None;
         }
-        self.place_nothing(seq)
+        self.place_nothing(seq).unwrap_or(None)
     }
 
-    /// As [`Core::place_void`], but the caller has counted the void.
+    /// As [`Core::place_void`], but the caller has counted the void. `Err` when the slot is left as it is.
     #[inline(always)]
-    pub(super) fn place_nothing(&self, seq: u64) -> Displaced<T> {
+    pub(super) fn place_nothing(&self, seq: u64) -> Result<Displaced<T>, Diverted> {
         let slot = self.slot(seq);
         let Some(before) = self.own(slot, seq).or_else(|| self.own_rarely(slot, seq)) else {
-            return self.divert(seq, None);
+            self.divert(seq, None);
+            return Err(Diverted);
         };
         let displaced = slot.value.with_mut(|storage| {
             // SAFETY: `own` made this thread the only one that touches the slot, until the stamp is stored.
@@ -150,7 +154,7 @@ impl<T> Core<T> {
         });
         // Release: pairs with the subscribers' `locate.stamp` and the next owner's `own.stamp`.
         slot.stamp.store(Stamp::void(seq).word(), ord!("publish.void", Release));
-        displaced
+        Ok(displaced)
     }
 
     /// Publishes `seq` in an overflow cell; or gives the value back, if `seq` has expired already, or if there are too many cells.

@@ -16,6 +16,7 @@ use core::ops::Range;
 
 use super::core::{Aside, Core, Slot};
 use super::geometry::MAX_SEQ;
+use super::overflow::Expired;
 use super::stamp::Stamp;
 use crate::sync::{fault, named_fence, ord, raise};
 
@@ -187,16 +188,7 @@ impl<T> Core<T> {
         if self.limits.purged.load(ord!("purge.done", Relaxed)) >= frontier {
             return;
         }
-        let mut announced = Vec::new();
-        self.announcements_after(frontier, |interval| announced.push(interval));
-        let expired = self.overflow.purge(|seq| {
-            let expired = seq < frontier && !announced.iter().any(|interval| interval.contains(&seq));
-            if expired {
-                // Relaxed: before the cell goes; the table's lock passes it on to whoever looks for the cell in vain.
-                raise(&self.aside(seq).freed, seq, ord!("freed.mark", Relaxed));
-            }
-            expired
-        });
+        let expired = self.overflow.try_purge(self.expired_before(frontier));
         let Some(expired) = expired else {
             // The next publisher tries again.
             self.bell.ask_tidy();
@@ -204,6 +196,32 @@ impl<T> Core<T> {
         };
         // Relaxed: as `purge.done`.
         raise(&self.limits.purged, frontier, ord!("purge.mark", Relaxed));
+        self.uncount(&expired);
+    }
+
+    /// As [`Core::purge`], but waits for a thread that looks into the cells: for a release, which is to leave nothing.
+    pub(super) fn purge_for_certain(&self) {
+        // Relaxed: this thread has opened, or seen opened, the slots of all its voids.
+        let frontier = self.limits.frontier.load(ord!("release.frontier", Relaxed));
+        let expired = self.overflow.purge(self.expired_before(frontier));
+        self.uncount(&expired);
+    }
+
+    /// Says of a sequence whether its cell has expired with those before `frontier` and is not being read; if so, marks it as freed.
+    fn expired_before(&self, frontier: u64) -> impl Fn(u64) -> bool {
+        let mut announced = Vec::new();
+        self.announcements_after(frontier, |interval| announced.push(interval));
+        move |seq| {
+            let expired = seq < frontier && !announced.iter().any(|interval| interval.contains(&seq));
+            if expired {
+                // Relaxed: before the cell goes; the table's lock passes it on to whoever looks for the cell in vain.
+                raise(&self.aside(seq).freed, seq, ord!("freed.mark", Relaxed));
+            }
+            expired
+        }
+    }
+
+    fn uncount(&self, expired: &Expired<T>) {
         // Relaxed: a figure to clearings and to the ceiling.
         self.limits
             .live_cells

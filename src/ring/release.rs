@@ -11,6 +11,7 @@ use core::ops::Range;
 use super::core::Core;
 use super::drops;
 use super::geometry::MAX_SEQ;
+use super::place::Diverted;
 use super::presence::Door;
 use crate::sync::{MutexGuard, fault, named_fence, ord};
 
@@ -20,7 +21,7 @@ pub(super) struct Progress {
     /// A thread is publishing voids; whoever else wants to release asks that one to go on.
     under_way: bool,
     again: bool,
-    /// The end of the latest release: as long as the tail is there, nothing has been published since.
+    /// The end of the latest release: as long as the tail is there, there is nothing to release. Zero if it left a slot.
     until: u64,
 }
 
@@ -57,7 +58,7 @@ impl<T> Core<T> {
         };
         let waiting = door.take_waiting();
         let guard = drops::Guard::new();
-        if releases && self.tail() != door.release.until {
+        if releases && self.may_retain(&door) {
             let released = self.release(door);
             guard.run(|| self.drop_released(released));
         } else {
@@ -65,6 +66,17 @@ impl<T> Core<T> {
         }
         waiting.raise();
         guard.resume();
+    }
+
+    /// May there be anything to release? Sends that this misses look again themselves. On a closed channel everything goes with the
+    /// last handle, which is going.
+    fn may_retain(&self, door: &Door) -> bool {
+        if !core::mem::needs_drop::<T>() || self.is_closed() {
+            return false;
+        }
+        // SeqCst: pairs with `send.fence`. The door passes it on to whoever releases later, or goes on for this thread.
+        named_fence!("release.fence");
+        door.release.under_way || self.tail() != door.release.until || self.has_cells()
     }
 
     /// Releases what a release that is over, or under way, may have missed.
@@ -79,9 +91,9 @@ impl<T> Core<T> {
 
     fn drop_released(&self, released: Vec<T>) {
         let guard = drops::Guard::new();
-        // Diverted values have expired with the others. Relaxed: what is diverted later is released later.
-        if self.limits.live_cells.load(ord!("release.cells", Relaxed)) != 0 {
-            guard.run(|| self.purge());
+        // Diverted values have expired with the others.
+        if self.has_cells() {
+            guard.run(|| self.purge_for_certain());
         }
         for value in released {
             guard.drop_caught(value);
@@ -92,9 +104,6 @@ impl<T> Core<T> {
     /// Takes everything out of the ring. The caller drops it, and has found the count zero.
     fn release<'a>(&'a self, mut door: MutexGuard<'a, Door>) -> Vec<T> {
         let mut released = Vec::new();
-        if !core::mem::needs_drop::<T>() {
-            return released;
-        }
         if door.release.under_way {
             door.release.again = true;
             return released;
@@ -102,19 +111,29 @@ impl<T> Core<T> {
         door.release.under_way = true;
         loop {
             let seqs = self.claim_release();
-            door.release.until = seqs.end;
             drop(door);
-            // SeqCst: pairs with `send.fence`.
-            named_fence!("release.fence");
             self.count_void(seqs.end - seqs.start);
-            released.extend(seqs.filter_map(|seq| self.place_nothing(seq)));
+            let mut all = true;
+            for seq in seqs.clone() {
+                match self.place_nothing(seq) {
+                    Ok(displaced) => released.extend(displaced),
+                    Err(Diverted) => all = false,
+                }
+            }
             door = self.presence.door();
+            // A slot that was left belongs to a send under way, which releases for itself, or leaves it to the next who goes.
+            door.release.until = if all { seqs.end } else { 0 };
             let again = core::mem::take(&mut door.release.again) && self.presence.subscribers() == 0;
             if !again || fault!("release.once") {
                 door.release.under_way = false;
                 return released;
             }
         }
+    }
+
+    fn has_cells(&self) -> bool {
+        // Relaxed: whoever diverts later looks again later.
+        self.limits.live_cells.load(ord!("release.cells", Relaxed)) != 0
     }
 
     /// Claims one sequence for every slot; none when so many are not left.
