@@ -26,6 +26,16 @@ mod sync;
 #[path = "../../src/cluster/mod.rs"]
 pub mod cluster;
 
+/// The drop-in, compiled over loom.
+#[allow(
+    dead_code,
+    unused_imports,
+    unexpected_cfgs,
+    reason = "the models use a part of it, without its features"
+)]
+#[path = "../../src/broadcast/mod.rs"]
+pub mod broadcast;
+
 /// The engine, compiled over loom.
 #[allow(
     dead_code,

@@ -9,6 +9,8 @@ use crate::ring::{self, Publisher};
 use loom::thread::{self, JoinHandle};
 
 mod batch;
+mod broadcast_handles;
+mod broadcast_release;
 mod close;
 mod cluster;
 mod diverted;
@@ -38,6 +40,8 @@ pub(crate) const ALL: &[&[Model]] = &[
     close::MODELS,
     parking::MODELS,
     wake::MODELS,
+    broadcast_release::MODELS,
+    broadcast_handles::MODELS,
     cluster::MODELS,
 ];
 

@@ -1,0 +1,131 @@
+//! The drop-in: waiting until nobody receives, counting handles, and weak senders.
+
+use crate::broadcast::{self, Closed, error::TryRecvError};
+use crate::check::{Bell, Ledger};
+use crate::registry::{Bound, Model};
+use loom::thread;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+pub(crate) const MODELS: &[Model] = &[
+    Model {
+        name: "closed_against_the_last_drop",
+        clauses: &[8, 9],
+        bound: Bound::Exhaustive,
+        run: closed_against_the_last_drop,
+    },
+    Model {
+        name: "closed_against_two_drops",
+        clauses: &[9],
+        bound: Bound::Preemptions(4),
+        run: closed_against_two_drops,
+    },
+    Model {
+        name: "closed_against_subscribe",
+        clauses: &[9],
+        bound: Bound::Exhaustive,
+        run: closed_against_subscribe,
+    },
+    Model {
+        name: "weak_sender_against_the_last",
+        clauses: &[5],
+        bound: Bound::Exhaustive,
+        run: weak_sender_against_the_last,
+    },
+    Model {
+        name: "receivers_are_counted",
+        clauses: &[6],
+        bound: Bound::Exhaustive,
+        run: receivers_are_counted,
+    },
+];
+
+fn poll(closed: &mut Pin<&mut Closed<'_>>, bell: &Bell) -> Poll<()> {
+    closed.as_mut().poll(&mut Context::from_waker(&bell.waker()))
+}
+
+fn closed_against_the_last_drop() {
+    let (tx, rx) = broadcast::channel::<u8>(1);
+    let bell = Bell::default();
+    let leaving = thread::spawn(move || drop(rx));
+    {
+        let mut closed = pin!(tx.closed());
+        let pending = poll(&mut closed, &bell).is_pending();
+        leaving.join().unwrap();
+        assert_eq!(bell.rings(), usize::from(pending), "woken if it waited");
+        assert!(poll(&mut closed, &bell).is_ready());
+    }
+    assert_eq!(bell.wakers(), 0, "a waker was left behind");
+}
+
+fn closed_against_two_drops() {
+    let (tx, first) = broadcast::channel::<u8>(1);
+    let second = tx.subscribe();
+    let bell = Bell::default();
+    let leaving = thread::spawn(move || drop(first));
+    let mut closed = pin!(tx.closed());
+    assert!(poll(&mut closed, &bell).is_pending(), "the second is there");
+    drop(second);
+    leaving.join().unwrap();
+    assert_eq!(bell.rings(), 1, "woken by the last");
+    assert!(poll(&mut closed, &bell).is_ready());
+}
+
+/// Somebody comes before the wait has been polled again: it goes on.
+fn closed_against_subscribe() {
+    let (tx, rx) = broadcast::channel::<u8>(1);
+    let bell = Bell::default();
+    let mut closed = pin!(tx.closed());
+    assert!(poll(&mut closed, &bell).is_pending());
+    let leaving = thread::spawn(move || drop(rx));
+    let late = tx.subscribe();
+    assert!(poll(&mut closed, &bell).is_pending(), "one is there");
+    leaving.join().unwrap();
+    let before = bell.rings();
+    drop(late);
+    assert_eq!(bell.rings(), before + 1, "woken by the last, who left just now");
+    assert!(poll(&mut closed, &bell).is_ready());
+}
+
+/// Either the channel stays open for the upgraded sender, or it is closed for good.
+fn weak_sender_against_the_last() {
+    let ledger = Ledger::default();
+    let (tx, mut rx) = broadcast::channel(1);
+    let weak = tx.downgrade();
+    let leaving = thread::spawn(move || drop(tx));
+    match weak.upgrade() {
+        Some(tx) => {
+            let (token, label) = ledger.fresh();
+            assert_eq!(tx.send(token).ok(), Some(1));
+            assert_eq!(rx.try_recv().map(|token| token.label()).ok(), Some(label));
+            leaving.join().unwrap();
+            assert_eq!(rx.sender_strong_count(), 1);
+            assert!(matches!(rx.try_recv(), Err(TryRecvError::Empty)));
+        }
+        None => leaving.join().unwrap(),
+    }
+    assert!(weak.upgrade().is_none());
+    assert_eq!((weak.strong_count(), weak.weak_count()), (0, 1));
+    assert!(matches!(rx.try_recv(), Err(TryRecvError::Closed)));
+    drop((rx, weak));
+    ledger.settle();
+}
+
+/// Nobody is counted twice or forgotten, whichever way the count goes.
+fn receivers_are_counted() {
+    let (tx, rx) = broadcast::channel::<u8>(1);
+    let coming = {
+        let tx = tx.clone();
+        thread::spawn(move || tx.subscribe())
+    };
+    drop(rx);
+    let sent = tx.send(1).is_ok();
+    let late = coming.join().unwrap();
+    assert_eq!(tx.receiver_count(), 1);
+    assert_eq!(late.len(), usize::from(sent && !late.is_empty()));
+    assert_eq!(tx.send(2).ok(), Some(1));
+    drop(late);
+    assert_eq!(tx.receiver_count(), 0);
+    assert!(tx.send(3).is_err());
+}
