@@ -6,6 +6,8 @@
 mod batch_item_twin;
 #[path = "compile_fail/borrowed_value_twin.rs"]
 mod borrowed_value_twin;
+#[path = "compile_fail/broadcast_not_sync_twin.rs"]
+mod broadcast_not_sync_twin;
 #[path = "compile_fail/by_value_twin.rs"]
 mod by_value_twin;
 #[path = "compile_fail/not_send_twin.rs"]
@@ -95,6 +97,7 @@ fn unsound_uses_do_not_compile() {
         "batch_item_across_receive",
         "batch_item_outlives_subscriber",
         "borrowed_value",
+        "broadcast_not_sync",
         "by_value_needs_clone",
         "not_send",
         "not_sync",
@@ -123,6 +126,7 @@ fn r15_values_that_are_not_sync_do_not_compile() {
 fn their_twins_compile_and_run() {
     batch_item_twin::main();
     borrowed_value_twin::main();
+    broadcast_not_sync_twin::main();
     by_value_twin::main();
     not_send_twin::main();
     not_sync_twin::main();

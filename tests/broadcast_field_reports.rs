@@ -1,0 +1,329 @@
+//! The small cases that users of other channels ran into, by number, in the drop-in; `field_reports.rs` has them for the ring.
+//! (R15 needs the compiler: `compile_fail.rs`.)
+
+#[path = "common/alloc.rs"]
+mod alloc;
+mod common;
+
+use alloc::live_bytes;
+use common::wakers::{Tally, Trap};
+use common::{block_on, join_all, must_end, must_panic, panic_as_told};
+use doorbell::broadcast::error::{RecvError, TryRecvError};
+use doorbell::broadcast::{self, Sender, channel};
+use futures::StreamExt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+/// Resubscribing on a closed channel gives a receiver that is told so at once.
+#[test]
+fn r01_resubscribing_after_the_end() {
+    must_end(|| {
+        let (tx, mut rx) = channel(4);
+        tx.send(1).unwrap();
+        drop(tx);
+        let mut late = rx.resubscribe();
+        assert_eq!(block_on(late.recv()), Err(RecvError::Closed));
+        assert_eq!(late.try_recv(), Err(TryRecvError::Closed));
+        assert_eq!(late.blocking_recv(), Err(RecvError::Closed));
+        assert_eq!(block_on(rx.recv()), Ok(1));
+        assert_eq!(block_on(rx.recv()), Err(RecvError::Closed));
+    });
+}
+
+/// One receiver goes while it waits; the others get every message.
+#[test]
+fn r02_a_waiting_receiver_is_dropped() {
+    let (tx, first) = channel(4);
+    let (mut second, mut third) = (tx.subscribe(), tx.subscribe());
+    let mut waits: Vec<_> = [first, tx.subscribe()]
+        .into_iter()
+        .map(|mut rx| Box::pin(async move { rx.recv().await }))
+        .collect();
+    let tally = Tally::new();
+    let waker: Waker = tally.clone().into();
+    for wait in &mut waits {
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let mut wait = pin!(second.recv());
+    assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waits.remove(0));
+    assert_eq!(tx.send(1).unwrap(), 3);
+    drop(waits);
+    assert_eq!(wait.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(Ok(1)));
+    assert_eq!(tx.send(2).unwrap(), 2);
+    assert_eq!((third.try_recv(), third.try_recv()), (Ok(1), Ok(2)));
+}
+
+/// Closing a full channel overwrites nothing.
+#[test]
+fn r03_closing_a_full_channel() {
+    let (tx, mut rx) = channel(1);
+    tx.send(1).unwrap();
+    drop(tx);
+    assert_eq!(rx.try_recv(), Ok(1));
+    assert_eq!(rx.try_recv(), Err(TryRecvError::Closed));
+}
+
+/// Lag of exactly so many rings, and one less and more, is counted to the message.
+#[test]
+fn r04_lapped_by_whole_rings() {
+    for capacity in [1_u64, 2, 4, 64] {
+        for rings in 1..5 {
+            for beyond in [-1_i64, 0, 1] {
+                let sent = (capacity * rings).saturating_add_signed(beyond);
+                let (tx, mut rx) = channel(capacity as usize);
+                for number in 0..sent {
+                    tx.send(number).unwrap();
+                }
+                let skipped = sent.saturating_sub(capacity);
+                if skipped > 0 {
+                    assert_eq!(rx.try_recv(), Err(TryRecvError::Lagged(skipped)));
+                }
+                for number in skipped..sent {
+                    assert_eq!(rx.try_recv(), Ok(number));
+                }
+                assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
+            }
+        }
+    }
+}
+
+/// The stream is the loop that survives lag.
+#[test]
+fn r07_loops_survive_a_lag() {
+    let (tx, rx) = channel(4);
+    for number in 0..10 {
+        tx.send(number).unwrap();
+    }
+    drop(tx);
+    let items: Vec<_> = block_on(rx.into_stream().collect());
+    let (received, lags): (Vec<_>, Vec<_>) = items.into_iter().partition(Result::is_ok);
+    assert_eq!(received, [Ok(6), Ok(7), Ok(8), Ok(9)]);
+    assert_eq!(
+        lags,
+        [Err(broadcast::wrappers::errors::BroadcastStreamRecvError::Lagged(6))]
+    );
+}
+
+/// With many parked, each send wakes each of them once, and nobody twice.
+#[test]
+fn r08_many_parked_and_a_tight_loop() {
+    let tx = Sender::new(64);
+    let mut receivers: Vec<_> = (0..50).map(|_| tx.subscribe()).collect();
+    let tally = Tally::new();
+    let waker: Waker = tally.clone().into();
+    let mut waits: Vec<_> = receivers.iter_mut().map(|rx| Box::pin(rx.recv())).collect();
+    for wait in &mut waits {
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    for number in 0..1000 {
+        tx.send(number).unwrap();
+    }
+    assert_eq!(tally.rings(), 50, "sends after the first find nobody to wake");
+}
+
+/// A task that always finds something still lets the others on its runtime run.
+#[cfg(feature = "tokio")]
+#[test]
+fn r09_busy_receiver_yields() {
+    must_end(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (tx, mut rx) = channel(8);
+            let stop = Arc::new(AtomicU64::new(0));
+            let told = stop.clone();
+            let busy = tokio::spawn(async move {
+                let mut received = 0_u64;
+                while told.load(Ordering::Relaxed) == 0 {
+                    tx.send(received).unwrap();
+                    assert_eq!(rx.recv().await, Ok(received));
+                    received += 1;
+                }
+                received
+            });
+            tokio::spawn(async move { stop.store(1, Ordering::Relaxed) })
+                .await
+                .unwrap();
+            assert!(busy.await.unwrap() > 0);
+        });
+    });
+}
+
+/// As tokio's, a blocking receive refuses to block a task.
+#[cfg(feature = "tokio")]
+#[test]
+fn blocking_recv_refuses_to_block_a_task() {
+    let (tx, mut rx) = channel(8);
+    tx.send(1).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let message = runtime.block_on(async { common::must_refuse(|| rx.blocking_recv()) });
+    assert!(!message.is_empty());
+    let (received, mut rx) = runtime
+        .block_on(async { tokio::task::spawn_blocking(move || (rx.blocking_recv(), rx)).await })
+        .unwrap();
+    assert_eq!(received, Ok(1), "a thread that may be blocked, within the runtime");
+    drop(tx);
+    assert_eq!(rx.blocking_recv(), Err(RecvError::Closed));
+}
+
+/// A million receives, and waits for absence, that are given up leave the memory as it was.
+#[test]
+fn r10_a_million_abandoned_receives() {
+    let (tx, mut rx) = channel::<u64>(8);
+    let tally = Tally::new();
+    let waker = Waker::from(tally.clone());
+    let mut before = 0;
+    for round in 0..500_000 {
+        let mut wait = pin!(rx.recv());
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let mut closed = pin!(tx.closed());
+        assert!(closed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        if round == 100 {
+            before = live_bytes();
+        }
+    }
+    assert_eq!(live_bytes() - before, 0);
+    drop(waker);
+    assert_eq!(Arc::strong_count(&tally), 1);
+}
+
+/// Wakers that send and subscribe, when rung and when dropped.
+#[test]
+fn r11_wakers_that_use_the_channel() {
+    must_end(|| {
+        let tx = Sender::new(64);
+        let rings = Arc::new(AtomicU64::new(0));
+        let mut receivers: Vec<_> = (0..5).map(|_| tx.subscribe()).collect();
+        let mut waits = Vec::new();
+        for rx in &mut receivers {
+            let (ringing, dropping, rings) = (tx.clone(), tx.clone(), rings.clone());
+            let waker = Trap::waker(
+                move || {
+                    ringing.send(100).unwrap();
+                    drop(ringing.subscribe());
+                    rings.fetch_add(1, Ordering::Relaxed);
+                },
+                move || {
+                    dropping.send(200).unwrap();
+                    drop(dropping.subscribe());
+                },
+            );
+            let mut wait = Box::pin(rx.recv());
+            assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            waits.push(wait);
+        }
+        tx.send(1).unwrap();
+        assert_eq!(rings.load(Ordering::Relaxed), 5, "all are woken within the send");
+        for wait in waits {
+            assert_eq!(block_on(wait), Ok(1));
+        }
+    });
+}
+
+/// A message whose drop sends another, until it has been told to stop.
+#[derive(Clone)]
+struct Echo(Option<(broadcast::WeakSender<Echo>, Arc<AtomicU64>)>);
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        if let Some((tx, drops)) = self.0.take() {
+            drops.fetch_add(1, Ordering::Relaxed);
+            if let Some(tx) = tx.upgrade() {
+                let _refused = tx.send(Echo(None));
+            }
+        }
+    }
+}
+
+#[test]
+fn r12_messages_whose_drop_sends() {
+    must_end(|| {
+        let drops = Arc::new(AtomicU64::new(0));
+        let (tx, rx) = channel(2);
+        for _ in 0..100 {
+            let echo = Echo(Some((tx.downgrade(), drops.clone())));
+            assert!(tx.send(echo).is_ok());
+        }
+        drop(rx);
+        assert_eq!(drops.load(Ordering::Relaxed), 100);
+    });
+}
+
+/// Receivers that lag far behind are dropped while senders go on.
+#[test]
+fn r13_lagging_receivers_are_dropped_under_load() {
+    must_end(|| {
+        let (tx, keeps_open) = channel(16);
+        let senders: Vec<_> = (0..2)
+            .map(|_| {
+                let tx = tx.clone();
+                thread::spawn(move || {
+                    for number in 0..100_000_u64 {
+                        tx.send(number).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let droppers: Vec<_> = (0..2)
+            .map(|_| {
+                let tx = tx.clone();
+                thread::spawn(move || {
+                    for round in 0..2_000 {
+                        let mut rx = tx.subscribe();
+                        if round % 2 == 0 {
+                            thread::yield_now();
+                            let _whatever = rx.try_recv();
+                        }
+                        drop(rx);
+                    }
+                })
+            })
+            .collect();
+        join_all(droppers);
+        join_all(senders);
+        assert_eq!(keeps_open.len(), 200_000);
+        assert_eq!(tx.receiver_count(), 1);
+    });
+}
+
+/// Its clone panics when it is odd.
+#[derive(Debug, PartialEq)]
+struct Odd(u64);
+
+impl Clone for Odd {
+    fn clone(&self) -> Self {
+        if self.0 % 2 == 1 {
+            panic_as_told();
+        }
+        Self(self.0)
+    }
+}
+
+/// As in tokio, a message whose clone panicked counts as received; the other receivers are not concerned.
+#[test]
+fn r14_a_clone_that_panics() {
+    let (tx, mut rx) = channel(8);
+    let mut stream = tx.subscribe().into_stream();
+    let mut blocking = tx.subscribe();
+    for number in 0..4 {
+        tx.send(Odd(number)).unwrap();
+    }
+    assert_eq!(rx.try_recv(), Ok(Odd(0)));
+    must_panic(|| rx.try_recv());
+    assert_eq!(rx.len(), 2);
+    assert_eq!(block_on(rx.recv()), Ok(Odd(2)));
+    must_panic(|| block_on(rx.recv()));
+    assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
+    assert_eq!(block_on(stream.next()), Some(Ok(Odd(0))));
+    must_panic(|| block_on(stream.next()));
+    assert_eq!(block_on(stream.next()), Some(Ok(Odd(2))));
+    assert_eq!(blocking.blocking_recv(), Ok(Odd(0)));
+    must_panic(|| blocking.blocking_recv());
+    assert_eq!(blocking.blocking_recv(), Ok(Odd(2)));
+    drop(tx.send(Odd(4)));
+    assert_eq!(rx.try_recv(), Ok(Odd(4)));
+}
