@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use doorbell::cluster::ClusterEvent;
+use doorbell::cluster::{ClusterEvent, Text};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -101,7 +101,7 @@ fn read_cluster(value: &Value) -> Cluster {
         shards: object(&value["shards"])
             .map(|(name, shard)| {
                 let shard = Shard {
-                    owner: shard["owner"].as_str().map(Arc::from),
+                    owner: shard["owner"].as_str().map(Text::from),
                     failures: shard["failures"].as_u64().unwrap() as u32,
                 };
                 (name.into(), shard)

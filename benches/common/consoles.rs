@@ -1,10 +1,9 @@
 //! Numbered events for consoles: this crate's publisher, and the usual way to make one out of a broadcast channel.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use doorbell::cluster::{ClusterEvent, ClusterEventMeta, ClusterEventPublisher, ClusterStreamLagged};
+use doorbell::cluster::{ClusterEvent, ClusterEventMeta, ClusterEventPublisher, ClusterStreamLagged, Text};
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
@@ -79,8 +78,8 @@ impl<E: Stamped> Console<E> for Events<E> {
 
 /// Makes events whose texts exist already, as a service has them.
 pub(crate) struct Source {
-    peer: Arc<str>,
-    shard: Arc<str>,
+    peer: Text,
+    shard: Text,
 }
 
 impl Source {

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use doorbell::cluster::ClusterEvent;
+use doorbell::cluster::{ClusterEvent, Text};
 use serde_json::{Value, json};
 
 /// What is known about a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Peer {
-    pub(crate) address: Arc<str>,
+    pub(crate) address: Text,
     pub(crate) connected: bool,
     /// How many others have confirmed that it is gone.
     pub(crate) confirmations: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Peer {
 /// What is known about a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shard {
-    pub(crate) owner: Option<Arc<str>>,
+    pub(crate) owner: Option<Text>,
     /// Attempts to take it over that did not work, since the last that did.
     pub(crate) failures: u32,
 }
@@ -26,11 +26,11 @@ pub(crate) struct Shard {
 /// The whole cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cluster {
-    pub(crate) peers: BTreeMap<Arc<str>, Peer>,
-    pub(crate) shards: BTreeMap<Arc<str>, Shard>,
+    pub(crate) peers: BTreeMap<Text, Peer>,
+    pub(crate) shards: BTreeMap<Text, Shard>,
     /// Each with what it works for.
-    pub(crate) workers: BTreeMap<Arc<str>, Arc<[Arc<str>]>>,
-    pub(crate) supervisors: BTreeSet<Arc<str>>,
+    pub(crate) workers: BTreeMap<Text, Arc<[Text]>>,
+    pub(crate) supervisors: BTreeSet<Text>,
 }
 
 impl Cluster {

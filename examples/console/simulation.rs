@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use doorbell::cluster::ClusterEvent;
+use doorbell::cluster::{ClusterEvent, Text};
 
 use crate::service::Service;
 
@@ -12,7 +12,8 @@ const NAMESPACES: [&str; 5] = ["billing", "exports", "mail", "search", "thumbnai
 const SHARDS: usize = 24;
 const WORKERS: usize = 7;
 
-type Name = Arc<str>;
+/// Short names are copied.
+type Name = Text;
 
 /// What happens next.
 enum Step {

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::rfc3339;
+use super::text::Text;
 
 /// What [`emit`](super::ClusterEventPublisher::emit) stamps on each event.
 ///
@@ -31,7 +32,7 @@ pub struct ClusterEventMeta {
     pub observed_at: SystemTime,
 }
 
-/// A change in a cluster. Texts are shared, so that a clone for each console costs no copy of them.
+/// A change in a cluster.
 ///
 /// Serialised, the variant is the field `type`:
 ///
@@ -61,23 +62,23 @@ pub enum ClusterEvent {
         /// Number and instant.
         meta: ClusterEventMeta,
         /// The peer's name.
-        peer: Arc<str>,
+        peer: Text,
         /// Where it can be reached.
-        address: Arc<str>,
+        address: Text,
     },
     /// A connection to a peer stands.
     PeerConnected {
         /// Number and instant.
         meta: ClusterEventMeta,
         /// The peer's name.
-        peer: Arc<str>,
+        peer: Text,
     },
     /// A peer is held to be gone.
     PeerDisconnected {
         /// Number and instant.
         meta: ClusterEventMeta,
         /// The peer's name.
-        peer: Arc<str>,
+        peer: Text,
         /// How many others have confirmed that they do not reach it either.
         confirmations: u32,
     },
@@ -86,74 +87,74 @@ pub enum ClusterEvent {
         /// Number and instant.
         meta: ClusterEventMeta,
         /// The shard's name.
-        shard: Arc<str>,
+        shard: Text,
         /// Its new owner.
-        peer: Arc<str>,
+        peer: Text,
     },
     /// A peer has tried to take over a shard, in vain.
     ShardAdoptionFailed {
         /// Number and instant.
         meta: ClusterEventMeta,
         /// The shard's name.
-        shard: Arc<str>,
+        shard: Text,
         /// Who has tried.
-        peer: Arc<str>,
+        peer: Text,
         /// Why it did not work.
-        reason: Arc<str>,
+        reason: Text,
     },
     /// A peer could have taken over a shard, and has left it alone.
     ShardSkipped {
         /// Number and instant.
         meta: ClusterEventMeta,
         /// The shard's name.
-        shard: Arc<str>,
+        shard: Text,
         /// Who has left it alone.
-        peer: Arc<str>,
+        peer: Text,
         /// Why.
-        reason: Arc<str>,
+        reason: Text,
     },
     /// A worker offers its service.
     WorkerConnected {
         /// Number and instant.
         meta: ClusterEventMeta,
         /// The worker's name.
-        worker: Arc<str>,
+        worker: Text,
         /// What it works for.
-        namespaces: Arc<[Arc<str>]>,
+        namespaces: Arc<[Text]>,
     },
     /// A worker is gone.
     WorkerDisconnected {
         /// Number and instant.
         meta: ClusterEventMeta,
         /// The worker's name.
-        worker: Arc<str>,
+        worker: Text,
         /// What it worked for.
-        namespaces: Arc<[Arc<str>]>,
+        namespaces: Arc<[Text]>,
     },
     /// A supervisor has begun its work.
     SupervisorStarted {
         /// Number and instant.
         meta: ClusterEventMeta,
         /// The supervisor's name.
-        supervisor: Arc<str>,
+        supervisor: Text,
     },
     /// A supervisor has ended its work.
     SupervisorStopped {
         /// Number and instant.
         meta: ClusterEventMeta,
         /// The supervisor's name.
-        supervisor: Arc<str>,
+        supervisor: Text,
         /// Why.
-        reason: Arc<str>,
+        reason: Text,
     },
     /// Something that only a particular service knows of.
     Custom {
         /// Number and instant.
         meta: ClusterEventMeta,
         /// What kind of event it is.
-        name: Arc<str>,
+        name: Text,
         /// The rest, in a form on which the sender and its readers agree.
-        data: Arc<str>,
+        data: Text,
     },
 }
 

@@ -4,18 +4,18 @@
 //! it is, and every change from there on:
 //!
 //! ```
-//! use doorbell::cluster::{ClusterEvent, ClusterEventPublisher};
+//! use doorbell::cluster::{ClusterEvent, ClusterEventPublisher, Text};
 //! use futures::StreamExt;
 //! use std::collections::BTreeSet;
 //! use std::num::NonZeroUsize;
-//! use std::sync::{Arc, Mutex};
+//! use std::sync::Mutex;
 //!
 //! # futures::executor::block_on(async {
 //! let publisher = ClusterEventPublisher::new(NonZeroUsize::new(1024).unwrap());
 //! let peers = Mutex::new(BTreeSet::new());
 //! let connect = |peer: &str| {
 //!     let mut peers = peers.lock().unwrap();
-//!     let peer: Arc<str> = peer.into();
+//!     let peer = Text::from(peer);
 //!     peers.insert(peer.clone());
 //!     publisher.emit(|meta| ClusterEvent::PeerConnected { meta, peer }); // under the lock
 //! };
@@ -30,7 +30,7 @@
 //!
 //! assert_eq!(console.snapshot, BTreeSet::from(["alpha".into()]));
 //! let Some(Ok(ClusterEvent::PeerConnected { peer, .. })) = console.deltas.next().await else { panic!() };
-//! assert_eq!(&*peer, "beta");
+//! assert_eq!(peer, "beta");
 //! # });
 //! ```
 //!
@@ -61,6 +61,7 @@ mod publisher;
 mod resync;
 mod rfc3339;
 mod seam;
+mod text;
 mod ticks;
 
 pub use builder::ClusterEventPublisherBuilder;
@@ -69,3 +70,4 @@ pub use event::{ClusterEvent, ClusterEventMeta};
 pub use publisher::ClusterEventPublisher;
 pub use resync::Resync;
 pub use seam::{Seam, Spliced};
+pub use text::Text;
