@@ -30,7 +30,7 @@ fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("cluster");
     group.throughput(Throughput::Elements(1));
     let plain = |meta| Moved::new(meta, 7, 3);
-    let source = Source::new();
+    let source: &'static Source = Box::leak(Box::new(Source::new()));
     let texts = |meta| source.event(meta);
     for idle in [0, 1, 64] {
         let work = format!("emit_plain_{idle}_idle");
@@ -49,9 +49,28 @@ fn bench(criterion: &mut Criterion) {
     }
     group.sampling_mode(SamplingMode::Flat).sample_size(15);
     for consoles in [1, 8] {
-        paced(&mut group, "doorbell", consoles, doorbell);
-        paced(&mut group, "two_step", consoles, TwoStep::new);
-        paced(&mut group, "two_step_recv", consoles, || Bare(TwoStep::new()));
+        let work = format!("{consoles}_consoles_plain");
+        paced(&mut group, &work, "doorbell", consoles, doorbell, plain);
+        paced(&mut group, &work, "two_step", consoles, TwoStep::new, plain);
+        paced(
+            &mut group,
+            &work,
+            "two_step_recv",
+            consoles,
+            || Bare(TwoStep::new()),
+            plain,
+        );
+        let work = format!("{consoles}_consoles_texts");
+        paced(&mut group, &work, "doorbell", consoles, doorbell, texts);
+        paced(&mut group, &work, "two_step", consoles, TwoStep::new, texts);
+        paced(
+            &mut group,
+            &work,
+            "two_step_recv",
+            consoles,
+            || Bare(TwoStep::new()),
+            texts,
+        );
     }
     group.finish();
 }
@@ -73,34 +92,39 @@ fn emit<E>(
 }
 
 /// Consoles on two workers that read what is emitted in bursts of half the capacity; the next burst begins when all have it.
-fn paced<E: Emitter<ClusterEvent>>(
+fn paced<P: Emitter<E>, E: Stamped>(
     group: &mut BenchmarkGroup<'_, WallTime>,
+    work: &str,
     who: &str,
     consoles: usize,
-    open: impl Fn() -> E,
+    open: impl Fn() -> P,
+    build: impl Fn(ClusterEventMeta) -> E + Copy + Send + 'static,
 ) {
     let mut rig = None;
     group.throughput(Throughput::Elements(BURST * consoles as u64));
-    group.bench_function(BenchmarkId::new(format!("{consoles}_consoles"), who), |bencher| {
+    group.bench_function(BenchmarkId::new(work, who), |bencher| {
         let rig = rig.get_or_insert_with(|| Rig::start(open(), consoles));
-        bencher.iter_custom(|bursts| rig.run(bursts));
+        bencher.iter_custom(|bursts| rig.run(bursts, build));
     });
     if let Some(rig) = rig {
         rig.stop();
     }
 }
 
-struct Rig<E> {
+struct Rig<P> {
     runtime: Runtime,
-    emitter: Arc<E>,
+    emitter: Arc<P>,
     consoles: Vec<JoinHandle<u64>>,
     /// One permit for each burst that a console has read.
     read: Arc<Semaphore>,
     bursts: u64,
 }
 
-impl<E: Emitter<ClusterEvent>> Rig<E> {
-    fn start(emitter: E, consoles: usize) -> Self {
+impl<P> Rig<P> {
+    fn start<E: Stamped>(emitter: P, consoles: usize) -> Self
+    where
+        P: Emitter<E>,
+    {
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .build()
@@ -120,16 +144,18 @@ impl<E: Emitter<ClusterEvent>> Rig<E> {
 
     /// The time that so many bursts take, from the first `emit` until the last console has the last event. The emitter is a
     /// task as well: two threads do all the work.
-    fn run(&mut self, bursts: u64) -> Duration {
+    fn run<E>(&mut self, bursts: u64, build: impl Fn(ClusterEventMeta) -> E + Send + 'static) -> Duration
+    where
+        P: Emitter<E>,
+    {
         let (emitter, read) = (self.emitter.clone(), self.read.clone());
         let consoles = self.consoles.len() as u32;
         self.bursts += bursts;
         let run = async move {
-            let source = Source::new();
             let started = Instant::now();
             for _ in 0..bursts {
                 for _ in 0..BURST {
-                    black_box::<ClusterEvent>(emitter.emit(|meta| source.event(meta)));
+                    black_box(emitter.emit(&build));
                 }
                 let all = read.acquire_many(consoles).await.expect("it stays open");
                 all.forget();
@@ -153,7 +179,7 @@ impl<E: Emitter<ClusterEvent>> Rig<E> {
 }
 
 /// Reads to the end, and sums the numbers up.
-async fn watch(mut console: impl Console<ClusterEvent>, read: Arc<Semaphore>) -> u64 {
+async fn watch<E: Stamped>(mut console: impl Console<E>, read: Arc<Semaphore>) -> u64 {
     let (mut sum, mut count) = (0_u64, 0);
     while let Some(event) = console.next().await {
         sum = sum.wrapping_add(event.seq());
