@@ -14,7 +14,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "publish_batch_longer_than_the_ring",
         clauses: &[3, 4],
-        bound: Bound::Preemptions(4),
+        bound: Bound::Preemptions(3),
         run: publish_batch_longer_than_the_ring,
     },
     Model {

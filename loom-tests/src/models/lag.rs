@@ -67,8 +67,8 @@ fn exact_lag() {
     let observer = writer.publisher.clone();
     let publisher = publishing(writer, |writer| {
         writer.publish();
-        writer.publish();
     });
+    receive_exactly(&mut reader, &observer);
     receive_exactly(&mut reader, &observer);
     drop(observer);
     let history = publisher.join().unwrap();

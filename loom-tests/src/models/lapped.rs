@@ -12,12 +12,6 @@ pub(crate) const MODELS: &[Model] = &[
         run: preempted_publisher_is_lapped,
     },
     Model {
-        name: "lapped_twice",
-        clauses: &[2, 3, 4, 6],
-        bound: Bound::Preemptions(3),
-        run: lapped_twice,
-    },
-    Model {
         name: "lapped_by_two",
         clauses: &[2, 3, 4, 6],
         bound: Bound::Preemptions(3),
@@ -28,6 +22,12 @@ pub(crate) const MODELS: &[Model] = &[
         clauses: &[2, 3, 4, 6],
         bound: Bound::Exhaustive,
         run: lapped_while_building,
+    },
+    Model {
+        name: "lapped_publisher_against_reader",
+        clauses: &[2, 3, 4],
+        bound: Bound::Exhaustive,
+        run: lapped_publisher_against_reader,
     },
     Model {
         name: "slot_comes_back_after_a_lapped_publisher",
@@ -53,47 +53,35 @@ fn preempted_publisher_is_lapped() {
     conclude(reader, &history, &ledger);
 }
 
-fn lapped_twice() {
-    let ledger = Ledger::default();
-    let (writer, mut reader) = channel(1, &ledger);
-    let slow = publishing(writer.another(), |slow| {
-        slow.publish();
-    });
-    let fast = publishing(writer, |fast| {
-        for _ in 0..5 {
-            fast.publish();
-        }
-    });
-    let history = slow.join().unwrap().merge(fast.join().unwrap());
-    reader.receive();
-    conclude(reader, &history, &ledger);
-}
-
-/// Two others contend for the turn that the preempted publisher holds.
+/// The first sequence is held open by its closure while two others take the slots after it; when it finishes, both of them and
+/// the one that waits for the turn it gives up may come at once.
 fn lapped_by_two() {
     let ledger = Ledger::default();
     let (writer, reader) = channel(1, &ledger);
-    let slow = publishing(writer.another(), |slow| {
-        slow.publish();
+    let mut fast = writer.another();
+    let (token, label) = ledger.fresh();
+    let mut others = Vec::new();
+    let first = writer.publisher.publish_with(|_| {
+        fast.publish();
+        fast.publish();
+        for other in [fast.another(), fast.another()] {
+            others.push(publishing(other, |other| {
+                other.publish();
+            }));
+        }
+        token
     });
-    let second = publishing(writer.another(), |second| {
-        second.publish();
-        second.publish();
-    });
-    let third = publishing(writer, |third| {
-        third.publish();
-        third.publish();
-    });
-    let history = slow
-        .join()
-        .unwrap()
-        .merge(second.join().unwrap())
-        .merge(third.join().unwrap());
+    let mut history = fast.finish();
+    for other in others {
+        history = history.merge(other.join().unwrap());
+    }
+    history.value(first, label);
+    drop(writer);
     conclude(reader, &history, &ledger);
 }
 
-/// The claimed sequence is held open by its closure while another publisher laps it, once and again; a subscriber that comes by
-/// meanwhile sees the newer events, and the old value never takes their place.
+/// The claimed sequence is held open by its closure while another publisher laps it, once and again, and finishes while that
+/// one comes round to its slot: the old value never takes the place of a newer one.
 fn lapped_while_building() {
     let ledger = Ledger::default();
     let (writer, mut reader) = channel(1, &ledger);
@@ -108,11 +96,33 @@ fn lapped_while_building() {
         late = Some(publishing(fast, |fast| {
             fast.publish();
         }));
-        reader.receive();
         token
     });
-    reader.receive();
     let mut history = late.unwrap().join().unwrap();
+    history.value(first, label);
+    drop(writer);
+    conclude(reader, &history, &ledger);
+}
+
+/// A subscriber comes by while the lapped publisher finishes: it sees the newer events.
+fn lapped_publisher_against_reader() {
+    let ledger = Ledger::default();
+    let (writer, mut reader) = channel(1, &ledger);
+    let mut fast = writer.another();
+    let (token, label) = ledger.fresh();
+    let mut reading = None;
+    let first = writer.publisher.publish_with(|_| {
+        fast.publish();
+        fast.publish();
+        reading = Some(loom::thread::spawn(move || {
+            reader.receive();
+            reader.receive();
+            reader
+        }));
+        token
+    });
+    let reader = reading.unwrap().join().unwrap();
+    let mut history = fast.finish();
     history.value(first, label);
     drop(writer);
     conclude(reader, &history, &ledger);

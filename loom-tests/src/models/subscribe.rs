@@ -9,13 +9,13 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "subscribe_while_overwritten",
         clauses: &[3, 4],
-        bound: Bound::Exhaustive,
+        bound: Bound::Preemptions(3),
         run: || subscribe_while_overwritten(Start::Oldest),
     },
     Model {
         name: "subscribe_after_while_overwritten",
         clauses: &[3, 4],
-        bound: Bound::Exhaustive,
+        bound: Bound::Preemptions(3),
         run: || subscribe_while_overwritten(Start::After(0)),
     },
     Model {
@@ -39,7 +39,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "clone_while_overwritten",
         clauses: &[3, 4],
-        bound: Bound::Preemptions(4),
+        bound: Bound::Preemptions(3),
         run: clone_while_overwritten,
     },
 ];

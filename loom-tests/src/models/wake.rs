@@ -12,25 +12,25 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "registration_lock_held",
         clauses: &[2, 9],
-        bound: Bound::Preemptions(4),
+        bound: Bound::Preemptions(3),
         run: registration_lock_held,
     },
     Model {
         name: "hand_on_along_a_chain",
         clauses: &[9],
-        bound: Bound::Preemptions(4),
+        bound: Bound::Preemptions(3),
         run: hand_on_along_a_chain,
     },
     Model {
         name: "hand_on_with_a_dropped_waiter",
         clauses: &[8, 9],
-        bound: Bound::Preemptions(4),
+        bound: Bound::Preemptions(3),
         run: hand_on_with_a_dropped_waiter,
     },
     Model {
         name: "hand_on_with_a_dropped_subscriber",
         clauses: &[8, 9],
-        bound: Bound::Preemptions(4),
+        bound: Bound::Preemptions(3),
         run: hand_on_with_a_dropped_subscriber,
     },
     Model {
