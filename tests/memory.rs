@@ -13,7 +13,7 @@ use std::task::{Context, Waker};
 use doorbell::ring::{Publisher, Start, Subscriber, TryRecvError, channel};
 
 use crate::alloc::live_bytes;
-use crate::common::census::Census;
+use crate::common::census::{Census, Citizen};
 use crate::common::wakers::Tally;
 use crate::common::{must_panic, panic_as_told};
 
@@ -169,6 +169,51 @@ fn one_reference_held_for_many_laps() {
         let bound = storage_bound::<Block>(capacity);
         assert!(most <= bound, "capacity {capacity}: {most} > {bound}");
     }
+}
+
+#[test]
+fn one_reference_held_whatever_the_way_to_publish() {
+    type Publish = fn(&Publisher<Citizen>, Citizen);
+    let ways: [Publish; 3] = [
+        |publisher, value| drop_seq(publisher.publish(value)),
+        |publisher, value| drop_seq(publisher.publish_with(|_| value)),
+        |publisher, value| drop_seq(publisher.publish_batch([value]).start),
+    ];
+    let census = Census::new();
+    for publish in ways {
+        for capacity in [1, 4, 50] {
+            let (publisher, mut subscriber) = channel(capacity);
+            publisher.publish(census.citizen(0));
+            let held = subscriber.try_recv_ref().unwrap();
+            for id in 1..5_000 {
+                publish(&publisher, census.citizen(id));
+                assert!(census.alive() <= 4 * capacity as i64 + 2, "capacity {capacity}, {id}");
+            }
+            assert_eq!(held.id(), 0);
+        }
+        assert_eq!(census.alive(), 0);
+    }
+}
+
+fn drop_seq(seq: u64) {
+    assert!(seq > 0);
+}
+
+#[test]
+fn a_long_batch_beside_a_held_reference() {
+    let census = Census::new();
+    for capacity in [1usize, 4, 50] {
+        let (publisher, mut subscriber) = channel(capacity);
+        publisher.publish(census.citizen(0));
+        let held = subscriber.try_recv_ref().unwrap();
+        let bound = 6 * capacity as i64 + 8;
+        publisher.publish_batch((1..5_000u32).map(|id| {
+            assert!(census.alive() <= bound, "capacity {capacity}, {id}: {}", census.alive());
+            census.citizen(id.into())
+        }));
+        assert_eq!(held.id(), 0);
+    }
+    assert_eq!(census.alive(), 0);
 }
 
 #[test]
