@@ -19,7 +19,8 @@ mod common {
 use common::run;
 use common::settings::run_bench;
 use common::threads::{
-    AsyncBroadcast, Channel, Disruptor, Doorbell, DoorbellBatch, Floor, Pace, Photon, Rig, Tokio, TokioYielding,
+    AsyncBroadcast, Channel, Disruptor, Doorbell, DoorbellBatch, DropIn, DropInYielding, Floor, Pace, Photon, Rig,
+    Tokio, TokioYielding,
 };
 
 fn main() {
@@ -61,6 +62,8 @@ impl Setting<'_, '_> {
         self.bench("no_channel", || Floor);
         self.bench("doorbell", || Doorbell(ring::WaitStrategy::Park));
         self.bench("doorbell_batch", || DoorbellBatch(ring::WaitStrategy::Park));
+        self.bench("drop_in", || DropIn);
+        self.bench("drop_in_yield", || DropInYielding);
         self.bench("tokio", || Tokio);
         self.bench("tokio_yield", || TokioYielding);
         self.bench("async_broadcast", || AsyncBroadcast);

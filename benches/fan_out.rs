@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput};
+use doorbell::ring::Wake;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -20,7 +21,7 @@ mod common {
 
 use common::settings::{BURST, message, run_bench, sum_of_numbers};
 use common::tasks::{
-    AsyncBroadcast, Channel, Doorbell, DoorbellBatch, Drained, Publisher, Subscriber, Taken, Tokio, two_workers,
+    AsyncBroadcast, Channel, Doorbell, DoorbellBatch, Drained, DropIn, Publisher, Subscriber, Taken, Tokio, two_workers,
 };
 
 fn main() {
@@ -35,6 +36,9 @@ fn bench(criterion: &mut Criterion) {
         fan_out(&mut group, "doorbell", tasks, || Doorbell);
         fan_out(&mut group, "doorbell_drained", tasks, || Drained(Doorbell));
         fan_out(&mut group, "doorbell_batch", tasks, || DoorbellBatch);
+        fan_out(&mut group, "drop_in", tasks, || DropIn(Wake::All));
+        fan_out(&mut group, "drop_in_drained", tasks, || Drained(DropIn(Wake::All)));
+        fan_out(&mut group, "drop_in_hand_on", tasks, || DropIn(Wake::HandOn));
         fan_out(&mut group, "tokio", tasks, || Tokio);
         fan_out(&mut group, "tokio_drained", tasks, || Drained(Tokio));
         fan_out(&mut group, "async_broadcast", tasks, || AsyncBroadcast);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode};
+use doorbell::ring::Wake;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
@@ -18,10 +19,12 @@ mod common {
     pub(crate) mod run;
     pub(crate) mod settings;
     pub(crate) mod tasks;
+    pub(crate) mod within;
 }
 
 use common::settings::{message, run_bench, sum_of_numbers};
-use common::tasks::{AsyncBroadcast, Channel, Doorbell, Publisher, Subscriber, Taken, Tokio, two_workers};
+use common::tasks::{AsyncBroadcast, Channel, Doorbell, DropIn, Publisher, Subscriber, Taken, Tokio, two_workers};
+use common::within;
 
 fn main() {
     run_bench("parked", 15, Duration::from_millis(1_000), bench);
@@ -30,14 +33,33 @@ fn main() {
 fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("parked");
     group.sampling_mode(SamplingMode::Flat);
-    for tasks in [1, 64, 4096] {
+    for tasks in [1, 64, 1000, 4096] {
         for measure in [Measure::Publish, Measure::Last] {
             parked(&mut group, "doorbell", tasks, measure, || Doorbell);
+            parked(&mut group, "drop_in", tasks, measure, || DropIn(Wake::All));
+            parked(&mut group, "drop_in_hand_on", tasks, measure, || DropIn(Wake::HandOn));
             parked(&mut group, "tokio", tasks, measure, || Tokio);
             parked(&mut group, "async_broadcast", tasks, measure, || AsyncBroadcast);
         }
     }
+    within(&mut group, "doorbell", || Doorbell);
+    within(&mut group, "drop_in", || DropIn(Wake::All));
+    within(&mut group, "drop_in_hand_on", || DropIn(Wake::HandOn));
+    within(&mut group, "tokio", || Tokio);
+    within(&mut group, "async_broadcast", || AsyncBroadcast);
     group.finish();
+}
+
+/// A publish from within the runtime of a thousand waiting tasks, which has one thread.
+fn within<C: Channel>(group: &mut BenchmarkGroup<'_, WallTime>, who: &str, channel: impl Fn() -> C) {
+    let mut rig = None;
+    group.bench_function(BenchmarkId::new("publish_within_1000_tasks", who), |bencher| {
+        let rig = rig.get_or_insert_with(|| within::Rig::start(channel(), 1000));
+        bencher.iter_custom(|messages| rig.run(messages));
+    });
+    if let Some(rig) = rig {
+        rig.stop();
+    }
 }
 
 /// What is timed, from just before the publish.

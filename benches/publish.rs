@@ -15,7 +15,9 @@ mod common {
 }
 
 use common::settings::{BATCH, Message, message, run_bench};
-use common::solo::{AsyncBroadcast, Channel, Doorbell, DoorbellUnique, Lossy, PhotonMulti, PhotonSingle, Tokio};
+use common::solo::{
+    AsyncBroadcast, Channel, Doorbell, DoorbellUnique, DropIn, Lossy, PhotonMulti, PhotonSingle, Tokio,
+};
 
 fn main() {
     run_bench("publish", 30, Duration::from_millis(700), bench);
@@ -29,6 +31,7 @@ fn bench(criterion: &mut Criterion) {
         by_batch(&mut group, "doorbell_batch", idle, Doorbell::open);
         by_batch(&mut group, "doorbell_spmc_batch", idle, DoorbellUnique::open);
         if idle > 0 {
+            one_by_one(&mut group, "drop_in", idle, DropIn::open);
             one_by_one(&mut group, "tokio", idle, Tokio::open);
             one_by_one(&mut group, "async_broadcast", idle, AsyncBroadcast::open);
         }

@@ -18,8 +18,8 @@ mod common {
 use common::payload::{Event, Payload};
 use common::settings::{BATCH, Message, run_bench};
 use common::solo::{
-    AsyncBroadcast, Channel, DisruptorMulti, DisruptorSingle, Doorbell, DoorbellUnique, PhotonMulti, PhotonSingle,
-    Tokio, broken,
+    AsyncBroadcast, Channel, DisruptorMulti, DisruptorSingle, Doorbell, DoorbellUnique, DropIn, PhotonMulti,
+    PhotonSingle, Tokio, broken,
 };
 
 fn main() {
@@ -42,6 +42,7 @@ fn bench(criterion: &mut Criterion) {
 fn any_payload<T: Payload>(group: &mut BenchmarkGroup<'_, WallTime>, work: Work) {
     work.bench(group, "doorbell", || Doorbell::<T>::open(1));
     work.bench(group, "doorbell_spmc", || DoorbellUnique::<T>::open(1));
+    work.bench(group, "drop_in", || DropIn::<T>::open(1));
     work.bench(group, "tokio", || Tokio::<T>::open(1));
     work.bench(group, "async_broadcast", || AsyncBroadcast::<T>::open(1));
     work.bench(group, "disruptor_mp", DisruptorMulti::<T>::open);

@@ -3,12 +3,14 @@
 mod async_broadcast;
 mod disruptor;
 mod doorbell;
+mod drop_in;
 mod photon;
 mod tokio;
 
 pub(crate) use self::async_broadcast::AsyncBroadcast;
 pub(crate) use self::disruptor::{DisruptorMulti, DisruptorSingle};
 pub(crate) use self::doorbell::{Doorbell, DoorbellUnique};
+pub(crate) use self::drop_in::DropIn;
 pub(crate) use self::photon::{PhotonMulti, PhotonSingle};
 pub(crate) use self::tokio::Tokio;
 

@@ -2,10 +2,12 @@
 
 mod async_broadcast;
 mod doorbell;
+mod drop_in;
 mod tokio;
 
 pub(crate) use self::async_broadcast::AsyncBroadcast;
 pub(crate) use self::doorbell::{Doorbell, DoorbellBatch};
+pub(crate) use self::drop_in::DropIn;
 pub(crate) use self::tokio::Tokio;
 
 use std::future::Future;

@@ -3,6 +3,7 @@
 mod async_broadcast;
 mod disruptor;
 mod doorbell;
+mod drop_in;
 mod floor;
 mod photon;
 mod rig;
@@ -11,6 +12,7 @@ mod tokio;
 pub(crate) use self::async_broadcast::AsyncBroadcast;
 pub(crate) use self::disruptor::Disruptor;
 pub(crate) use self::doorbell::{Doorbell, DoorbellBatch};
+pub(crate) use self::drop_in::{DropIn, DropInYielding};
 pub(crate) use self::floor::Floor;
 pub(crate) use self::photon::Photon;
 pub(crate) use self::rig::{Pace, Rig};
