@@ -50,6 +50,9 @@ pub(crate) const WAKE_WIDTH: usize = 2;
 /// How many waiters each woken subscriber wakes in turn.
 pub(crate) const HAND_ON_WIDTH: usize = 8;
 
+/// How many waiters are woken between two holds of their lock when all are to be woken.
+pub(crate) const WAKE_ALL_WIDTH: usize = 32;
+
 /// Threads, as far as the engine needs them.
 pub(crate) mod thread {
     pub(crate) use std::thread::{Thread, current, park, park_timeout, yield_now};

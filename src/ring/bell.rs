@@ -25,7 +25,9 @@ use super::builder::Wake;
 use super::waiters::{Told, Waiters};
 use crate::ringer;
 use crate::sync::thread::Thread;
-use crate::sync::{Arc, AtomicBool, AtomicU8, HAND_ON_WIDTH, Mutex, MutexGuard, WAKE_WIDTH, fault, named_fence, ord};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU8, HAND_ON_WIDTH, Mutex, MutexGuard, WAKE_ALL_WIDTH, WAKE_WIDTH, fault, named_fence, ord,
+};
 
 /// Somebody waits for the next publication.
 const WAITING: u8 = 1;
@@ -298,29 +300,9 @@ impl Bell {
     /// Foreign code (wakers) runs only while the table is unlocked; if it panics, the next waiter is notified in its place.
     fn notify<'a>(&'a self, mut waiters: MutexGuard<'a, Waiters>, mut width: Width) {
         loop {
-            let mut told = Told::new();
             match width {
-                Width::First => waiters.pop_first(WAKE_WIDTH, &mut told),
-                Width::Few(few) => waiters.pop_due(few, &mut told),
-                Width::All => waiters.pop_due(usize::MAX, &mut told),
-            }
-            let leftover = waiters.has_due();
-            self.set_flags(waiters.has_waiting(), leftover);
-            told.give_notice();
-            drop(waiters);
-            if leftover {
-                if matches!(width, Width::All) {
-                    self.owe_hand_on();
-                } else if self.backstop {
-                    self.arm();
-                }
-            }
-            for wakee in told {
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| wakee.wake())) {
-                    // Dropping the payload could panic again; a leak is the lesser evil.
-                    core::mem::forget(panic);
-                    self.owe_hand_on();
-                }
+                Width::All => self.tell::<WAKE_ALL_WIDTH>(waiters, width),
+                Width::First | Width::Few(_) => self.tell::<HAND_ON_WIDTH>(waiters, width),
             }
             // SeqCst: pairs with `owe.fence`.
             named_fence!("owed.fence");
@@ -342,6 +324,34 @@ impl Bell {
                 _ if debts & OWED_RING != 0 && matches!(self.wake, Wake::All) => Width::All,
                 _ => Width::Few(HAND_ON_WIDTH),
             };
+        }
+    }
+
+    /// Notifies up to `MOST` of the due, and unlocks in between.
+    fn tell<const MOST: usize>(&self, mut waiters: MutexGuard<'_, Waiters>, width: Width) {
+        let mut told = Told::<MOST>::new();
+        match width {
+            Width::First => waiters.pop_first(WAKE_WIDTH, &mut told),
+            Width::Few(few) => waiters.pop_due(few, &mut told),
+            Width::All => waiters.pop_due(usize::MAX, &mut told),
+        }
+        let leftover = waiters.has_due();
+        self.set_flags(waiters.has_waiting(), leftover);
+        waiters.give_notice(&told);
+        drop(waiters);
+        if leftover {
+            if matches!(width, Width::All) {
+                self.owe_hand_on();
+            } else if self.backstop {
+                self.arm();
+            }
+        }
+        for wakee in told.drain() {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| wakee.wake())) {
+                // Dropping the payload could panic again; a leak is the lesser evil.
+                core::mem::forget(panic);
+                self.owe_hand_on();
+            }
         }
     }
 

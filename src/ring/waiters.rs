@@ -3,12 +3,9 @@
 use core::task::Waker;
 
 use super::bell::{Notice, Wakee};
-use crate::sync::{Arc, HAND_ON_WIDTH};
+use crate::sync::Arc;
 
 const NIL: usize = usize::MAX;
-
-/// The most that are popped at once: as many as anybody notifies before unlocking.
-const MOST_TOLD: usize = HAND_ON_WIDTH;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -157,8 +154,8 @@ impl Waiters {
     }
 
     /// Takes up to `most` (and as many as `told` holds) of the due.
-    pub(super) fn pop_due(&mut self, most: usize, told: &mut Told) {
-        for _ in 0..most.min(MOST_TOLD) {
+    pub(super) fn pop_due<const MOST: usize>(&mut self, most: usize, told: &mut Told<MOST>) {
+        for _ in 0..most.min(MOST) {
             if self.pop(told).is_none() {
                 break;
             }
@@ -166,15 +163,15 @@ impl Waiters {
     }
 
     /// Takes the first of the due: one task, whose executor spreads the rest, or up to `threads` threads.
-    pub(super) fn pop_first(&mut self, threads: usize, told: &mut Told) {
-        for _ in 0..threads.min(MOST_TOLD) {
+    pub(super) fn pop_first<const MOST: usize>(&mut self, threads: usize, told: &mut Told<MOST>) {
+        for _ in 0..threads.min(MOST) {
             if self.pop(told) != Some(Kind::Thread) {
                 break;
             }
         }
     }
 
-    fn pop(&mut self, told: &mut Told) -> Option<Kind> {
+    fn pop<const MOST: usize>(&mut self, told: &mut Told<MOST>) -> Option<Kind> {
         if self.due.is_empty() {
             return None;
         }
@@ -190,8 +187,17 @@ impl Waiters {
         } else {
             Kind::Task
         };
-        told.add(node.wakee.take(), node.notice.clone());
+        told.add(number, node.wakee.take());
         Some(kind)
+    }
+
+    /// Tells the owners of what was popped, who may run from here on.
+    pub(super) fn give_notice<const MOST: usize>(&self, told: &Told<MOST>) {
+        for &number in &told.numbers[..told.count] {
+            if let Some(notice) = &self.nodes[number].notice {
+                notice.give();
+            }
+        }
     }
 
     pub(super) fn close(&mut self) {
@@ -273,42 +279,31 @@ impl Waiters {
     }
 }
 
-/// Those taken from the table to be told, without allocating.
-pub(super) struct Told {
-    wakees: [Option<Wakee>; MOST_TOLD],
-    notices: [Option<Arc<Notice>>; MOST_TOLD],
+/// Those taken from the table to be told, up to `MOST` of them, without allocating.
+pub(super) struct Told<const MOST: usize> {
+    wakees: [Option<Wakee>; MOST],
+    numbers: [usize; MOST],
     count: usize,
 }
 
-impl Told {
+impl<const MOST: usize> Told<MOST> {
     pub(super) fn new() -> Self {
         Self {
-            wakees: [const { None }; MOST_TOLD],
-            notices: [const { None }; MOST_TOLD],
+            wakees: [const { None }; MOST],
+            numbers: [NIL; MOST],
             count: 0,
         }
     }
 
-    fn add(&mut self, wakee: Option<Wakee>, notice: Option<Arc<Notice>>) {
+    fn add(&mut self, number: usize, wakee: Option<Wakee>) {
         self.wakees[self.count] = wakee;
-        self.notices[self.count] = notice;
+        self.numbers[self.count] = number;
         self.count += 1;
     }
 
-    /// Tells their owners, who may run from here on.
-    pub(super) fn give_notice(&self) {
-        for notice in self.notices[..self.count].iter().flatten() {
-            notice.give();
-        }
-    }
-}
-
-impl IntoIterator for Told {
-    type Item = Wakee;
-    type IntoIter = core::iter::Flatten<core::array::IntoIter<Option<Wakee>, MOST_TOLD>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.wakees.into_iter().flatten()
+    /// Takes the wakees out, one by one.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Wakee> {
+        self.wakees[..self.count].iter_mut().filter_map(Option::take)
     }
 }
 
@@ -334,17 +329,17 @@ mod tests {
         waiters.cancel(4);
         waiters.make_due();
         waiters.cancel(2);
-        let mut told = Told::new();
+        let mut told = Told::<8>::new();
         waiters.pop_due(1, &mut told);
-        told.give_notice();
-        assert_eq!(told.into_iter().count(), 1);
+        waiters.give_notice(&told);
+        assert_eq!(told.drain().count(), 1);
         assert!(notices[1].is_given());
         assert!(!notices[3].is_given());
         assert!(waiters.has_due());
-        let mut told = Told::new();
+        let mut told = Told::<8>::new();
         waiters.pop_due(9, &mut told);
-        told.give_notice();
-        assert_eq!(told.into_iter().count(), 1);
+        waiters.give_notice(&told);
+        assert_eq!(told.drain().count(), 1);
         assert!(notices[3].is_given());
         assert!(!waiters.has_due() && !waiters.has_waiting());
     }
@@ -363,9 +358,9 @@ mod tests {
             }
             assert!(!waiters.cancel(victim).1);
             waiters.make_due();
-            let mut told = Told::new();
+            let mut told = Told::<8>::new();
             waiters.pop_due(usize::MAX, &mut told);
-            assert_eq!(told.into_iter().count(), 5);
+            assert_eq!(told.drain().count(), 5);
             assert!(!waiters.has_due());
         }
     }

@@ -74,6 +74,9 @@ pub(crate) const WAKE_WIDTH: usize = 1;
 /// A woken subscriber wakes one more, so that three are enough for a chain.
 pub(crate) const HAND_ON_WIDTH: usize = 1;
 
+/// Likewise, so that two waiters take two holds of the lock.
+pub(crate) const WAKE_ALL_WIDTH: usize = 1;
+
 /// Threads, as far as the engine needs them.
 pub(crate) mod thread {
     use loom::sync::Notify;
