@@ -23,11 +23,20 @@ use crate::common::{eventually, must_end};
 type Words = [u64; 4];
 
 /// Does `step` a while to warm up, and then must not allocate.
-fn steady(what: &str, mut step: impl FnMut(u64)) {
-    const WARM_UP: u64 = 600;
-    (0..WARM_UP).for_each(&mut step);
-    let count = allocations(|| (WARM_UP..WARM_UP + 3_000).for_each(&mut step));
-    assert_eq!(count, 0, "{what} allocates");
+fn steady(what: &str, step: impl FnMut(u64)) {
+    steady_but_for(what, 0, step);
+}
+
+/// The same, where up to `one_off` allocations may come late, but then never again.
+fn steady_but_for(what: &str, one_off: u64, mut step: impl FnMut(u64)) {
+    const STEPS: u64 = 3_000;
+    (0..STEPS / 5).for_each(&mut step);
+    let mut measure = || allocations(|| (STEPS..2 * STEPS).for_each(&mut step));
+    let count = measure();
+    if count != 0 {
+        assert!(count <= one_off, "{what} allocates {count} times");
+        assert_eq!(measure(), 0, "{what} allocates again");
+    }
 }
 
 const CAPACITIES: [usize; 4] = [1, 3, 64, 200];
@@ -204,7 +213,9 @@ fn parked_and_woken_with(wake: Wake, backstop: bool, parked: usize) {
         })
         .collect();
     drop(subscriber);
-    steady("parking and waking", |number| {
+    // The lock behind the waiters sets up its own queue when the ringer first contends for it, whenever that is.
+    let one_off = if backstop { 4 } else { 0 };
+    steady_but_for("parking and waking", one_off, |number| {
         for (subscriber, waker, _) in &mut waiting {
             assert!(subscriber.poll_recv(&mut Context::from_waker(waker)).is_pending());
         }
@@ -241,8 +252,11 @@ fn waits_that_time_out() {
     for strategy in [WaitStrategy::Park, WaitStrategy::Yield, WaitStrategy::Spin] {
         let (_publisher, mut subscriber) = Builder::new(4).wait(strategy).channel::<Words>().unwrap();
         let mut wait = |micros| assert!(subscriber.recv_timeout(Duration::from_micros(micros)).is_err());
-        // Long enough to get past spinning and yielding, so that the first real park is behind it.
-        wait(20_000);
+        if strategy == WaitStrategy::Park {
+            // The first wait that gets as far as parking sets up the waiter, and shows thereby.
+            eventually("it parks", || allocations(|| wait(1_000)) > 0);
+        }
+        wait(20);
         assert_eq!(allocations(|| (0..100).for_each(|_| wait(20))), 0, "{strategy:?}");
     }
 }
