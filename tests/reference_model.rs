@@ -35,7 +35,7 @@ fn config(cases: u32) -> Config {
 }
 
 fn check(unique: bool, run: fn(&Script)) {
-    let outcome = TestRunner::new(config(600)).run(&script(unique), |script| {
+    let outcome = TestRunner::new(config(1_500)).run(&script(unique), |script| {
         run(&script);
         Ok(())
     });

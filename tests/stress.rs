@@ -14,7 +14,7 @@ use crate::common::sealed::Sealed;
 use crate::common::{Dice, join_all};
 
 /// How much work; less where every step is slow.
-const EVENTS: u64 = if cfg!(miri) { 50 } else { 12_000 };
+const EVENTS: u64 = if cfg!(miri) { 50 } else { 40_000 };
 
 /// Some publishers against one subscriber for each way to receive.
 fn many_to_many<T: Signed>(capacity: usize, publishers: u64, on_lag: OnLag, first_seq: u64, events: u64) {
