@@ -194,7 +194,7 @@ impl Bell {
                 return false;
             }
         };
-        if bell.backstop && waiters.needs_watch() {
+        if bell.backstop && matches!(bell.wake, Wake::HandOn) && waiters.needs_watch() {
             waiters.set_watched(ringer::watch(bell));
         }
         // A notice that the owner has not seen must be handed on all the same.
@@ -321,7 +321,7 @@ impl Bell {
             }
             width = match width {
                 Width::All => Width::All,
-                _ if debts & OWED_RING != 0 && matches!(self.wake, Wake::All) => Width::All,
+                _ if matches!(self.wake, Wake::All) => Width::All,
                 _ => Width::Few(HAND_ON_WIDTH),
             };
         }

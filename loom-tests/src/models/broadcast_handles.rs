@@ -6,36 +6,42 @@ use crate::registry::{Bound, Model};
 use loom::thread;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "closed_against_the_last_drop",
-        clauses: &[8, 9],
+        clauses: &[8, 9, 11],
         bound: Bound::Exhaustive,
         run: closed_against_the_last_drop,
     },
     Model {
         name: "closed_against_two_drops",
-        clauses: &[9],
+        clauses: &[9, 11],
         bound: Bound::Preemptions(4),
         run: closed_against_two_drops,
     },
     Model {
         name: "closed_against_subscribe",
-        clauses: &[9],
+        clauses: &[9, 11],
         bound: Bound::Exhaustive,
         run: closed_against_subscribe,
     },
     Model {
         name: "weak_sender_against_the_last",
-        clauses: &[5],
+        clauses: &[5, 11],
         bound: Bound::Exhaustive,
         run: weak_sender_against_the_last,
     },
     Model {
+        name: "send_wakes_everybody",
+        clauses: &[9, 11],
+        bound: Bound::Preemptions(3),
+        run: send_wakes_everybody,
+    },
+    Model {
         name: "receivers_are_counted",
-        clauses: &[6],
+        clauses: &[6, 11],
         bound: Bound::Exhaustive,
         run: receivers_are_counted,
     },
@@ -110,6 +116,26 @@ fn weak_sender_against_the_last() {
     assert!(matches!(rx.try_recv(), Err(TryRecvError::Closed)));
     drop((rx, weak));
     ledger.settle();
+}
+
+/// Three wait, and a fourth begins to, which may hold the table of waiters in the midst of the waking: it goes on with it then.
+fn send_wakes_everybody() {
+    let (tx, mut late) = broadcast::channel::<u8>(1);
+    let mut receivers = [tx.subscribe(), tx.subscribe(), tx.subscribe()];
+    let bell = Bell::default();
+    let mut waits: Vec<_> = receivers.iter_mut().map(|rx| Box::pin(rx.recv())).collect();
+    for wait in &mut waits {
+        let polled = wait.as_mut().poll(&mut Context::from_waker(&bell.waker()));
+        assert!(polled.is_pending());
+    }
+    let waiting = thread::spawn(move || {
+        drop(pin!(late.recv()).poll(&mut Context::from_waker(Waker::noop())));
+        late
+    });
+    assert_eq!(tx.send(1).ok(), Some(4));
+    let mut late = waiting.join().unwrap();
+    assert_eq!(bell.rings(), 3, "who waited is woken, and once");
+    assert_eq!(late.try_recv().unwrap_or(1), 1);
 }
 
 /// Nobody is counted twice or forgotten, whichever way the count goes.
