@@ -1,4 +1,4 @@
-//! A drop-in for `tokio::sync::broadcast` over the [ring](crate::ring): change one `use` line.
+//! A drop-in for `tokio::sync::broadcast` over the [ring]: change one `use` line.
 //!
 //! ```
 //! # // before: use tokio::sync::broadcast;

@@ -8,37 +8,37 @@ use loom::thread::{self, JoinHandle};
 pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "release_against_send",
-        clauses: &[6],
+        clauses: &[6, 11],
         bound: Bound::Preemptions(4),
         run: release_against_send,
     },
     Model {
         name: "release_against_two_sends",
-        clauses: &[6],
+        clauses: &[6, 11],
         bound: Bound::Preemptions(2),
         run: release_against_two_sends,
     },
     Model {
         name: "release_against_subscribe",
-        clauses: &[4, 6],
+        clauses: &[4, 6, 11],
         bound: Bound::Preemptions(3),
         run: release_against_subscribe,
     },
     Model {
         name: "release_against_two_subscribes",
-        clauses: &[4, 6],
+        clauses: &[4, 6, 11],
         bound: Bound::Preemptions(3),
         run: release_against_two_subscribes,
     },
     Model {
         name: "release_send_and_subscribe",
-        clauses: &[4, 6],
+        clauses: &[4, 6, 11],
         bound: Bound::Preemptions(3),
         run: release_send_and_subscribe,
     },
     Model {
         name: "two_receivers_leave",
-        clauses: &[6],
+        clauses: &[6, 11],
         bound: Bound::Preemptions(4),
         run: two_receivers_leave,
     },
