@@ -71,7 +71,7 @@ impl Presence {
         // Relaxed: only compared.
         let mut count = self.subscribers.load(ord!("leave.peek", Relaxed));
         while count > 1 {
-            // Release: pairs with `leave.last`: whoever releases the values sees that this subscriber reads nothing any more.
+            // Release: pairs with `release.fence`: whoever releases the values sees that this subscriber reads nothing any more.
             match self.subscribers.compare_exchange_weak(
                 count,
                 count - 1,
@@ -83,8 +83,8 @@ impl Presence {
             }
         }
         let door = self.door.lock();
-        // AcqRel: pairs with `leave`, and with itself when somebody has come in meanwhile.
-        let before = self.subscribers.fetch_sub(1, ord!("leave.last", AcqRel));
+        // Relaxed: the lock orders those who leave this way, and `release.fence` acquires what the others released (`leave`).
+        let before = self.subscribers.fetch_sub(1, ord!("leave.last", Relaxed));
         (before == 1).then_some(door)
     }
 

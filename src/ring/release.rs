@@ -74,7 +74,7 @@ impl<T> Core<T> {
         if !core::mem::needs_drop::<T>() || self.is_closed() {
             return false;
         }
-        // SeqCst: pairs with `send.fence`. The door passes it on to whoever releases later, or goes on for this thread.
+        // SeqCst: pairs with `send.fence`; also acquires what others have released (`leave`). The door passes it on to whoever releases later, or goes on for this thread.
         named_fence!("release.fence");
         door.release.under_way || self.tail() != door.release.until || self.has_cells()
     }
@@ -145,11 +145,11 @@ impl<T> Core<T> {
             if end > MAX_SEQ + 1 {
                 return first..first;
             }
-            // Acquire: as `claim`.
+            // Relaxed: nobody waits for these sequences; the door shows them to whoever comes in.
             match self.tail.compare_exchange_weak(
                 first,
                 end,
-                ord!("claim_release", Acquire),
+                ord!("claim_release", Relaxed),
                 ord!("claim_release.failed", Relaxed),
             ) {
                 Ok(_) => return first..end,
