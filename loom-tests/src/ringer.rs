@@ -43,7 +43,7 @@ pub(crate) fn is_there() -> bool {
 /// One turn of the ringer; false when there was nothing to do.
 pub(crate) fn turn() -> bool {
     let bells = watched().as_mut().map(std::mem::take).unwrap_or_default();
-    let busy = bells.iter().fold(false, |busy, bell| bell.turn_of_ringer() || busy);
+    let busy = bells.iter().filter(|bell| bell.turn_of_ringer()).count() != 0;
     if let Some(all) = watched().as_mut() {
         all.extend(bells);
     }

@@ -436,9 +436,10 @@ impl<T> Cursor<T> {
 
     /// Was `seq` (or a later sequence of its slot) published in an overflow cell that has been freed?
     fn is_freed(&self, seq: u64) -> bool {
-        // Relaxed, both: marked before the cell went, and the caller has found it gone under the table's lock.
+        // Relaxed: marked before the cell went, and the caller has found it gone under the table's lock. Acquire: pairs with
+        // `divert.lose`, for events that never had a cell.
         self.core.limits.diverted_below.load(ord!("freed.diverted", Relaxed)) > seq
-            && self.core.aside(seq).freed.load(ord!("freed.slot", Relaxed)) >= seq
+            && self.core.aside(seq).freed.load(ord!("freed.slot", Acquire)) >= seq
     }
 
     fn pass_void(&mut self) {

@@ -37,11 +37,11 @@ impl<T> Core<T> {
             if seq.saturating_add(count) > MAX_SEQ + 1 {
                 exhausted();
             }
-            // Acquire: as `claim`.
+            // Relaxed: what is claimed here is published with a fence before the look at the flags (`ring_after_foreign.fence`).
             match self.tail.compare_exchange_weak(
                 seq,
                 seq + count,
-                ord!("claim_many", Acquire),
+                ord!("claim_many", Relaxed),
                 ord!("claim_many.failed", Relaxed),
             ) {
                 Ok(_) => return seq,
@@ -163,7 +163,7 @@ impl<T> Core<T> {
     /// suspended. Then `seq` is lost at once: publishers do not wait, and memory is bounded.
     #[cold]
     fn divert(&self, seq: u64, value: Option<T>) -> Displaced<T> {
-        // Relaxed, all: before the push, or in place of it, so that whoever must see the event looks for it.
+        // Relaxed, all but the last: before the push, or in place of it, so that whoever must see the event looks for it.
         raise(&self.limits.diverted_below, seq + 1, ord!("divert.mark", Relaxed));
         if seq >= self.limits.frontier.load(ord!("divert.frontier", Relaxed)) {
             let cells = self.limits.live_cells.fetch_add(1, ord!("divert.count", Relaxed));
@@ -173,7 +173,8 @@ impl<T> Core<T> {
             }
             self.limits.live_cells.fetch_sub(1, ord!("divert.uncount", Relaxed));
         }
-        raise(&self.aside(seq).freed, seq, ord!("divert.lose", Relaxed));
+        // Release: whoever finds the event gone (`freed.slot`) finds the tail beyond it.
+        raise(&self.aside(seq).freed, seq, ord!("divert.lose", Release));
         value
     }
 

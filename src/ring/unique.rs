@@ -11,7 +11,7 @@ use super::subscriber::Subscriber;
 /// The only publisher of a ring; made by [`spmc`](super::spmc).
 ///
 /// That nobody else publishes is checked at compile time: sequences that one call returns and the next are consecutive, and nothing
-/// can come between two publications. Everything else said of [`Publisher`](super::Publisher) holds here, the cost too.
+/// can come between two publications. Everything else said of [`Publisher`] holds here, the cost too.
 pub struct UniquePublisher<T: Send + Sync + 'static> {
     publisher: Publisher<T>,
 }
