@@ -20,6 +20,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+/// An argued mutant is held by its argument, not by the search: it runs against the models that take no longer than this, so that
+/// an argument that has become needless is noticed.
+const QUICK: Duration = Duration::from_secs(3);
+
 /// A mutated model explores about as much as the original; one that takes far longer is stopped, and has shown nothing.
 const PATIENCE: u32 = 4;
 const LEAST_LIMIT: Duration = Duration::from_secs(20);
@@ -181,6 +185,7 @@ impl<'a> Trial<'a> {
             .models
             .iter()
             .filter(|measured| measured.reached.contains(&self.site.name))
+            .filter(|measured| !self.argued || measured.elapsed <= QUICK)
             .collect();
         candidates.sort_by_key(|measured| !self.names(measured.model.name));
         let mut fate = Fate {

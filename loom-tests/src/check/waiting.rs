@@ -42,6 +42,14 @@ impl Waiting {
         self.bell.rings() > self.heard
     }
 
+    /// Polls if it was woken, when one publication is all there is: then the event must be there.
+    pub(crate) fn poll_if_rung(&mut self) {
+        if self.outcome.is_none() && self.is_rung() {
+            self.poll();
+            assert!(self.outcome.is_some(), "woken for nothing");
+        }
+    }
+
     /// Lets executors do their work: polls whoever was woken, until nobody is woken any more. Then nobody may be left waiting,
     /// unless it is for the ringer to wake them, which gets two turns for it.
     pub(crate) fn run_to_the_end(waiting: &mut [Self]) {

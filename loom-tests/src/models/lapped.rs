@@ -30,6 +30,12 @@ pub(crate) const MODELS: &[Model] = &[
         run: lapped_publisher_against_reader,
     },
     Model {
+        name: "lapped_and_lost_at_once",
+        clauses: &[3, 4, 7],
+        bound: Bound::Preemptions(3),
+        run: lapped_and_lost_at_once,
+    },
+    Model {
         name: "slot_comes_back_after_a_lapped_publisher",
         clauses: &[2, 3, 7],
         bound: Bound::Preemptions(3),
@@ -125,6 +131,37 @@ fn lapped_publisher_against_reader() {
     let mut history = fast.finish();
     history.value(first, label);
     drop(writer);
+    conclude(reader, &history, &ledger);
+}
+
+/// A publisher that is lapped while its slot is being read has nowhere to go: its event is lost at once, and whoever waits for it
+/// is told so, and goes on behind it.
+fn lapped_and_lost_at_once() {
+    let ledger = Ledger::default();
+    let (mut writer, mut reader) = channel(1, &ledger);
+    writer.publish();
+    let mut holder = reader.subscriber.clone();
+    let held = holder.try_recv_ref().expect("event 1 is there");
+    writer.publish();
+    assert_eq!(reader.receive(), Step::Lagged);
+    assert_eq!(reader.receive(), Step::Received);
+    let reading = loom::thread::spawn(move || {
+        reader.receive();
+        reader
+    });
+    let slow = writer.publisher.clone();
+    let (token, label) = ledger.fresh();
+    let third = slow.publish_with(|_| {
+        writer.publish();
+        writer.publish();
+        token
+    });
+    let reader = reading.join().unwrap();
+    let mut history = writer.finish();
+    history.value(third, label);
+    drop(slow);
+    drop(held);
+    drop(holder);
     conclude(reader, &history, &ledger);
 }
 

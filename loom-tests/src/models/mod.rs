@@ -6,6 +6,7 @@
 use crate::check::{History, Ledger, Reader, Token, Writer};
 use crate::registry::Model;
 use crate::ring::{self, Publisher};
+use crate::ringer;
 use loom::thread::{self, JoinHandle};
 
 mod batch;
@@ -19,6 +20,7 @@ mod lapped;
 mod order;
 mod overwrite;
 mod parking;
+mod release;
 mod subscribe;
 mod unique;
 mod values;
@@ -37,6 +39,7 @@ pub(crate) const ALL: &[&[Model]] = &[
     subscribe::MODELS,
     unique::MODELS,
     values::MODELS,
+    release::MODELS,
     close::MODELS,
     parking::MODELS,
     wake::MODELS,
@@ -57,6 +60,13 @@ fn publishing(mut writer: Writer, work: impl FnOnce(&mut Writer) + 'static) -> J
         work(&mut writer);
         writer.finish()
     })
+}
+
+/// Runs a model in which there is a ringer.
+fn with_ringer(run: fn()) {
+    ringer::start();
+    run();
+    ringer::stop();
 }
 
 /// The end of most models: everything published is accounted for, and nothing was kept or dropped twice.

@@ -1,10 +1,9 @@
 //! One subscriber waits while events are published: it never sleeps through one.
 
-use super::{channel, conclude, publishing};
+use super::{channel, conclude, publishing, with_ringer};
 use crate::check::{Bell, Ledger, Reader, Step, Waiting, Writer};
 use crate::registry::{Bound, Model};
 use crate::ring::{self, Builder};
-use crate::ringer;
 use loom::thread;
 use std::future::Future;
 use std::pin::pin;
@@ -63,7 +62,31 @@ pub(crate) const MODELS: &[Model] = &[
         name: "park_without_backstop",
         clauses: &[9],
         bound: Bound::Exhaustive,
-        run: park_without_backstop,
+        run: || {
+            park_without_backstop(|writer| {
+                writer.publish();
+            })
+        },
+    },
+    Model {
+        name: "park_without_backstop_against_publish_with",
+        clauses: &[9],
+        bound: Bound::Exhaustive,
+        run: || {
+            park_without_backstop(|writer| {
+                writer.publish_with();
+            })
+        },
+    },
+    Model {
+        name: "park_without_backstop_against_batch",
+        clauses: &[9],
+        bound: Bound::Exhaustive,
+        run: || {
+            park_without_backstop(|writer| {
+                writer.publish_batch(1, 0);
+            })
+        },
     },
     Model {
         name: "park_against_unique_publisher",
@@ -74,13 +97,13 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "park_behind_an_unfinished_publish",
         clauses: &[9],
-        bound: Bound::Preemptions(3),
+        bound: Bound::Preemptions(4),
         run: park_behind_an_unfinished_publish,
     },
     Model {
         name: "park_cancelled",
         clauses: &[8, 9],
-        bound: Bound::Exhaustive,
+        bound: Bound::Preemptions(4),
         run: || park_cancelled(false),
     },
     Model {
@@ -139,23 +162,14 @@ fn task_waits_against_publish() {
     conclude(waiting.reader, &history, &ledger);
 }
 
-fn with_ringer(run: fn()) {
-    ringer::start();
-    run();
-    ringer::stop();
-}
-
-/// Two publishers, no ringer: the one that finishes what the subscriber waits for must see it waiting, whatever it was doing when
-/// the subscriber came.
-fn park_without_backstop() {
+/// No ringer: the publisher must see the subscriber waiting, whatever it was doing when the subscriber came.
+fn park_without_backstop(publish: fn(&mut Writer)) {
     let ledger = Ledger::default();
     let (publisher, subscriber) = Builder::new(2).backstop(false).channel().unwrap();
     let writer = Writer::new(publisher, &ledger);
     let mut reader = Reader::new(subscriber);
     let keeps_open = writer.another();
-    let publisher = publishing(writer, |writer| {
-        writer.publish();
-    });
+    let publisher = publishing(writer, publish);
     assert_eq!(reader.wait_as_thread(), Step::Received);
     let history = publisher.join().unwrap();
     drop(keeps_open);
@@ -176,22 +190,25 @@ fn park_against_unique_publisher() {
     conclude(reader, &history, &ledger);
 }
 
-/// The subscriber comes while 1 is claimed and unfinished, and 2 is published by another.
+/// The subscriber comes while 1 is claimed and unfinished, and 2 is published meanwhile.
 fn park_behind_an_unfinished_publish() {
     let ledger = Ledger::default();
     let (publisher, subscriber) = Builder::new(2).backstop(false).channel().unwrap();
-    let writer = Writer::new(publisher, &ledger);
+    let mut writer = Writer::new(publisher, &ledger);
     let mut reader = Reader::new(subscriber);
-    let keeps_open = writer.another();
-    let other = publishing(writer.another(), |other| {
-        other.publish();
-    });
-    let publisher = publishing(writer, |writer| {
-        writer.publish();
+    let slow = writer.publisher.clone();
+    let (token, label) = ledger.fresh();
+    let publisher = thread::spawn(move || {
+        let first = slow.publish_with(|_| {
+            writer.publish();
+            token
+        });
+        let mut history = writer.finish();
+        history.value(first, label);
+        history
     });
     assert_eq!(reader.wait_as_thread(), Step::Received);
-    let history = publisher.join().unwrap().merge(other.join().unwrap());
-    drop(keeps_open);
+    let history = publisher.join().unwrap();
     conclude(reader, &history, &ledger);
 }
 

@@ -37,6 +37,12 @@ pub(crate) const MODELS: &[Model] = &[
         run: seat_changes_hands,
     },
     Model {
+        name: "seat_in_a_new_chunk",
+        clauses: &[4, 6],
+        bound: Bound::Preemptions(3),
+        run: seat_in_a_new_chunk,
+    },
+    Model {
         name: "clone_while_overwritten",
         clauses: &[3, 4],
         bound: Bound::Preemptions(3),
@@ -117,6 +123,24 @@ fn seat_changes_hands() {
     coming.audit(&history);
     drop(coming);
     conclude(reader, &history, &ledger);
+}
+
+/// The registry grows under the eyes of a publisher that walks it: it finds the ninth subscriber, or is found by it.
+fn seat_in_a_new_chunk() {
+    let ledger = Ledger::default();
+    let (mut writer, reader) = channel(1, &ledger);
+    let others: Vec<_> = (1..8).map(|_| reader.subscriber.clone()).collect();
+    writer.publish();
+    let publisher = publishing(writer, |writer| {
+        writer.publish();
+        writer.publish();
+    });
+    let mut ninth = Reader::new(reader.subscriber.clone());
+    ninth.receive_ref();
+    let history = publisher.join().unwrap();
+    drop(others);
+    drop(reader);
+    conclude(ninth, &history, &ledger);
 }
 
 fn clone_while_overwritten() {

@@ -1,6 +1,6 @@
 //! Several subscribers wait: a publication wakes one, who wakes the next.
 
-use super::{channel, publishing};
+use super::{channel, publishing, with_ringer};
 use crate::check::{Bell, History, Ledger, Reader, Waiting};
 use crate::registry::{Bound, Model};
 use loom::thread;
@@ -13,7 +13,7 @@ pub(crate) const MODELS: &[Model] = &[
         name: "registration_lock_held",
         clauses: &[2, 9],
         bound: Bound::Preemptions(3),
-        run: registration_lock_held,
+        run: || with_ringer(registration_lock_held),
     },
     Model {
         name: "hand_on_along_a_chain",
@@ -53,7 +53,8 @@ fn settle(waiting: Vec<Waiting>, history: &History, ledger: &Ledger) {
     ledger.settle();
 }
 
-/// Two subscribers register while the publisher looks for waiters: it may find the lock taken by either.
+/// Two subscribers register while the publisher looks for waiters: it may find the lock taken by either. (There is a ringer, so
+/// that nobody wakes itself; it takes no turn before the end.)
 fn registration_lock_held() {
     let ledger = Ledger::default();
     let (writer, reader) = channel(1, &ledger);
@@ -65,9 +66,11 @@ fn registration_lock_held() {
     });
     let polling = thread::spawn(move || {
         second.poll();
+        second.poll_if_rung();
         second
     });
     first.poll();
+    first.poll_if_rung();
     let history = publisher.join().unwrap();
     let mut all = vec![first, polling.join().unwrap()];
     Waiting::run_to_the_end(&mut all);
