@@ -176,9 +176,12 @@ pub fn read_table(text: &str) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Reads a list such as `` `a_model`, `another`, argued Acquire ``.
+/// Reads a list such as `` `a_model`, `another`, argued Acquire ``, or a dash where there is nothing to weaken.
 fn read_killers(cell: &str) -> Result<(Vec<String>, Vec<String>), String> {
     let (mut models, mut argued) = (Vec::new(), Vec::new());
+    if cell == "–" {
+        return Ok((models, argued));
+    }
     for item in cell.split(',').map(str::trim) {
         if let Some(change) = item.strip_prefix("argued ") {
             argued.push(change.to_owned());
