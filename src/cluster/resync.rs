@@ -29,6 +29,8 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     /// [`ClusterEventPublisher::splice`]. Ends when the last publisher is gone, after what is still to be read; the stream itself is
     /// none. (A lag that is found only then still gives a last snapshot.)
     ///
+    /// Let `snapshot` capture the state, not the service: a publisher that it holds is never gone, and the stream never ends.
+    ///
     /// If more than the capacity is emitted in the time that each snapshot takes, snapshots follow one another: choose the capacity
     /// accordingly.
     ///

@@ -30,6 +30,11 @@ pub struct Batch<'a, T: Send + Sync + 'static> {
     none_yet: bool,
 }
 
+// SAFETY: a batch is a `&mut Subscriber` and slots of its ring, which are shared between threads as the ring itself is.
+unsafe impl<T: Send + Sync + 'static> Send for Batch<'_, T> {}
+// SAFETY: as above; `&Batch` gives access to nothing.
+unsafe impl<T: Send + Sync + 'static> Sync for Batch<'_, T> {}
+
 impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
     /// A batch of at most `most` events that starts with the one that the cursor has just found for it.
     pub(super) fn new(subscriber: &'a mut Subscriber<T>, most: usize) -> Self {

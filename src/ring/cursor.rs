@@ -451,6 +451,7 @@ impl<T> Cursor<T> {
     fn lag(&mut self) -> Lagged {
         let first_missed = self.position;
         let tail = self.core.tail();
+        self.backlog_high_water = self.backlog_high_water.max(tail - first_missed);
         // What was lost at once (`Core::divert`) may lie above the oldest.
         let oldest = tail.saturating_sub(self.capacity).max(first_missed + 1);
         let resume_at = match self.core.on_lag {

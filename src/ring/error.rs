@@ -1,8 +1,8 @@
-//! What a receive can answer instead of a message, and what a builder can refuse.
+//! What a receive can answer instead of an event, and what a builder can refuse.
 
 use core::fmt;
 
-/// The subscriber fell behind, and the messages from `first_missed` up to (not including) `resume_at` are lost to it.
+/// The subscriber fell behind, and the events from `first_missed` up to (not including) `resume_at` are lost to it.
 ///
 /// Reported once per loss. The subscriber has already moved on: its next receive is for `resume_at`.
 ///
@@ -31,7 +31,7 @@ impl fmt::Display for Lagged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "subscriber lagged: {} messages lost from sequence {}, resuming at {}",
+            "subscriber lagged: {} events lost from sequence {}, resuming at {}",
             self.skipped, self.first_missed, self.resume_at
         )
     }
@@ -39,12 +39,12 @@ impl fmt::Display for Lagged {
 
 impl std::error::Error for Lagged {}
 
-/// Why a receive that does not wait has no message.
+/// Why a receive that does not wait has no event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TryRecvError {
-    /// The next message is not published yet.
+    /// The next event is not published yet.
     Empty,
-    /// The next messages were overwritten; the subscriber has moved on behind them.
+    /// The next events were overwritten; the subscriber has moved on behind them.
     Lagged(Lagged),
     /// Every publisher is gone and everything retained has been received.
     Closed,
@@ -53,7 +53,7 @@ pub enum TryRecvError {
 impl fmt::Display for TryRecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("no message is available yet"),
+            Self::Empty => f.write_str("no event is available yet"),
             Self::Lagged(lagged) => lagged.fmt(f),
             Self::Closed => RecvError::Closed.fmt(f),
         }
@@ -68,10 +68,10 @@ impl From<Lagged> for TryRecvError {
     }
 }
 
-/// Why a receive that waits ended without a message.
+/// Why a receive that waits ended without an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RecvError {
-    /// The next messages were overwritten; the subscriber has moved on behind them and can go on receiving.
+    /// The next events were overwritten; the subscriber has moved on behind them and can go on receiving.
     Lagged(Lagged),
     /// Every publisher is gone and everything retained has been received.
     Closed,
@@ -94,12 +94,12 @@ impl From<Lagged> for RecvError {
     }
 }
 
-/// Why a receive with a time limit ended without a message.
+/// Why a receive with a time limit ended without an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RecvTimeoutError {
     /// The time ran out; nothing was received and nothing is lost by it.
     Timeout,
-    /// The next messages were overwritten; the subscriber has moved on behind them and can go on receiving.
+    /// The next events were overwritten; the subscriber has moved on behind them and can go on receiving.
     Lagged(Lagged),
     /// Every publisher is gone and everything retained has been received.
     Closed,
@@ -108,7 +108,7 @@ pub enum RecvTimeoutError {
 impl fmt::Display for RecvTimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout => f.write_str("timed out before a message was published"),
+            Self::Timeout => f.write_str("timed out before an event was published"),
             Self::Lagged(lagged) => lagged.fmt(f),
             Self::Closed => RecvError::Closed.fmt(f),
         }
@@ -129,13 +129,13 @@ impl From<RecvError> for RecvTimeoutError {
 /// Why a [`Builder`](super::Builder) cannot make its channel. Nothing was allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BuildError {
-    /// A ring must hold at least one message.
+    /// A ring must hold at least one event.
     ZeroCapacity,
-    /// More messages than a ring can have, or than fit into memory at this message size.
+    /// More events than a ring can have, or than fit into memory at this event size.
     CapacityTooLarge {
         /// What was asked for.
         capacity: usize,
-        /// The largest capacity that this message type allows.
+        /// The largest capacity that this event type allows.
         max: usize,
     },
     /// The first sequence must be between 1 and [`MAX_SEQ`](super::MAX_SEQ).
@@ -150,11 +150,11 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ZeroCapacity => f.write_str("the capacity is zero: a ring must hold at least one message"),
+            Self::ZeroCapacity => f.write_str("the capacity is zero: a ring must hold at least one event"),
             Self::CapacityTooLarge { capacity, max } => {
                 write!(
                     f,
-                    "the capacity {capacity} is too large: at most {max} for this message type"
+                    "the capacity {capacity} is too large: at most {max} for this event type"
                 )
             }
             Self::FirstSeqOutOfRange { first_seq, max } => {

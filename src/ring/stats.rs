@@ -40,6 +40,6 @@ pub struct SubscriberStats {
     pub lag_events: u64,
     /// Sequences that were claimed and not yet received when this was taken; more than the capacity when lag is due.
     pub backlog: u64,
-    /// The largest backlog seen; sampled about once in 64 receives (more often for capacities below 512).
+    /// The largest backlog seen; sampled about once in 64 receives (more often for capacities below 512) and at every lag.
     pub backlog_high_water: u64,
 }

@@ -164,6 +164,27 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
 
     /// Waits for at least one event and receives a run of up to `max`, as [`Subscriber::try_recv_batch`]. Cancel-safe.
     ///
+    /// A loop that survives lag:
+    ///
+    /// ```
+    /// use doorbell::ring::{self, RecvError};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (publisher, mut subscriber) = ring::channel(4);
+    /// publisher.publish_batch([1, 2, 3, 4, 5, 6]);
+    /// drop(publisher);
+    /// let (mut sum, mut lost) = (0, 0);
+    /// loop {
+    ///     match subscriber.recv_batch(64).await {
+    ///         Ok(batch) => sum += batch.sum::<i32>(),
+    ///         Err(RecvError::Lagged(lagged)) => lost += lagged.skipped,
+    ///         Err(RecvError::Closed) => break,
+    ///     }
+    /// }
+    /// assert_eq!((sum, lost), (18, 2));
+    /// # });
+    /// ```
+    ///
     /// ```
     /// # futures::executor::block_on(async {
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -410,7 +431,8 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
         self.poll_found(cx, Cursor::next).map_ok(|found| self.take_clone(found))
     }
 
-    /// Blocks the thread for the next event, as the ring's [`WaitStrategy`](super::WaitStrategy) says.
+    /// Blocks the thread for the next event, as the ring's [`WaitStrategy`](super::WaitStrategy) says. Not for async code: it would
+    /// block the executor's thread.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
