@@ -24,8 +24,14 @@
 //! threads.
 
 pub mod broadcast;
+#[cfg(feature = "bus")]
+pub mod bus;
 #[cfg(feature = "cluster")]
 pub mod cluster;
+#[cfg(feature = "postgres")]
+pub mod listen;
 pub mod ring;
 mod ringer;
+#[cfg(feature = "bus")]
+pub mod store;
 mod sync;

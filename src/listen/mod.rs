@@ -1,0 +1,1 @@
+//! One LISTEN connection for any number of subscriptions.

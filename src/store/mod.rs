@@ -1,0 +1,14 @@
+//! Durable event streams: what the bus stands on.
+
+mod changes;
+mod error;
+mod key;
+mod record;
+#[expect(clippy::module_inception, reason = "the trait is what the module is about")]
+mod store;
+
+pub use changes::{ChangedStream, Changes, Watermark};
+pub use error::StoreError;
+pub use key::{InvalidStreamKey, MAX_STREAM_KEY_BYTES, check_stream_key};
+pub use record::{EventId, Page, Record, Undecodable};
+pub use store::{ReplayRange, Store};
