@@ -38,16 +38,13 @@ impl fmt::Debug for Watermark {
 /// ```
 /// use doorbell::store::ChangedStream;
 ///
-/// let changed = ChangedStream { stream_key: "agent-1".into(), first: Some(4), high_water: 6 };
+/// let changed = ChangedStream { stream_key: "agent-1".into(), high_water: 6 };
 /// assert_eq!(changed.high_water, 6);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangedStream {
     /// The stream.
     pub stream_key: Arc<str>,
-    /// The lowest number among the events that became visible since the watermark; `None` where the store cannot tell, since it
-    /// had to list all streams.
-    pub first: Option<u64>,
     /// The highest number in the stream.
     pub high_water: u64,
 }
@@ -66,7 +63,8 @@ pub struct Changes {
     pub streams: Vec<ChangedStream>,
     /// From where the next call goes on: the next page if there is `more`, what changes later if not.
     pub watermark: Watermark,
-    /// Whether the answer has another page. All pages together describe one instant.
+    /// Whether the answer has another page. What becomes visible while the pages are read is on one of them, or above the last
+    /// page's watermark, or both: never in between.
     pub more: bool,
     /// Whether the answer lists all streams of the store, whatever changed: there was no watermark, or it means nothing here (a
     /// standby, another incarnation of the server).

@@ -1,6 +1,7 @@
 //! What a store gives back: records, and pages of them.
 
 use std::fmt;
+use std::time::SystemTime;
 
 use thiserror::Error;
 
@@ -59,6 +60,8 @@ pub struct Record<E> {
     pub seq: u64,
     /// Its identity, where the store keeps one.
     pub id: Option<EventId>,
+    /// When it was appended, by the store's clock, where the store keeps that.
+    pub appended_at: Option<SystemTime>,
     /// The event, carrying `seq`; or why it cannot be read.
     pub event: Result<E, Undecodable>,
 }
@@ -70,6 +73,7 @@ impl<E: StreamEvent> Record<E> {
         Self {
             seq: event.seq(),
             id: None,
+            appended_at: None,
             event: Ok(event),
         }
     }

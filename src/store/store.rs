@@ -115,23 +115,11 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
 
     /// Which streams have events that became visible after `since`, by page of at most `limit` streams; without `since`, or where
     /// that means nothing here, all streams (then [`Changes::complete`]). An event that was invisible when the watermark was
-    /// taken is above it, however old its transaction. With `among` only these streams are of interest, and the
-    /// watermark that comes back is `since`.
+    /// taken is above it, however old its transaction.
     ///
     /// `None` if the store does not know, which is the default.
-    async fn changed_since(
-        &self,
-        since: Option<&Watermark>,
-        among: Option<&[Arc<str>]>,
-        limit: usize,
-    ) -> Result<Option<Changes>, StoreError> {
-        let _ = (since, among, limit);
-        Ok(None)
-    }
-
-    /// A watermark for now: what becomes visible from here on is above it. `None` if the store does not know, which is the
-    /// default.
-    async fn watermark(&self) -> Result<Option<Watermark>, StoreError> {
+    async fn changed_since(&self, since: Option<&Watermark>, limit: usize) -> Result<Option<Changes>, StoreError> {
+        let _ = (since, limit);
         Ok(None)
     }
 
