@@ -1,0 +1,170 @@
+//! Where PostgreSQL's programs are.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Error;
+use crate::account::Account;
+use crate::base::Base;
+use crate::command::run;
+
+/// The environment variable that names the directory of the programs.
+const VARIABLE: &str = "DOORBELL_PG_BIN";
+/// Where Debian and its kin keep a directory for each major version.
+const DEBIAN: &str = "/usr/lib/postgresql";
+
+/// An installation of PostgreSQL.
+#[derive(Clone, Debug)]
+pub(crate) struct Binaries {
+    directory: PathBuf,
+    /// What `postgres --version` prints.
+    version: String,
+}
+
+impl Binaries {
+    /// The installation in `chosen`, or the one the environment names, or the newest one installed.
+    pub(crate) fn find(chosen: Option<&Path>, account: Account, base: &Base) -> Result<Self, Error> {
+        let chosen = chosen
+            .map(Path::to_owned)
+            .or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
+        let candidates = match chosen {
+            Some(directory) => vec![std::path::absolute(&directory).unwrap_or(directory)],
+            None => installed(),
+        };
+        let complete = |directory: &&PathBuf| {
+            ["initdb", "postgres"]
+                .iter()
+                .all(|program| directory.join(program).is_file())
+        };
+        let Some(directory) = candidates.iter().find(complete).cloned() else {
+            return Err(Error::MissingBinary {
+                program: "postgres",
+                searched: candidates,
+            });
+        };
+        let directory = within_reach(directory, account, base)?;
+        let printed = run(
+            account
+                .command(directory.join("postgres"), base.path())
+                .arg("--version"),
+            None,
+        )?;
+        Ok(Self {
+            directory,
+            version: String::from_utf8_lossy(&printed).trim().to_owned(),
+        })
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The major version, 15 for 15.4.
+    pub(crate) fn major(&self) -> u32 {
+        self.version
+            .split_whitespace()
+            .find_map(|word| word.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// A program of this installation.
+    pub(crate) fn program(&self, name: &'static str) -> Result<PathBuf, Error> {
+        let path = self.directory.join(name);
+        if path.is_file() {
+            return Ok(path);
+        }
+        Err(Error::MissingBinary {
+            program: name,
+            searched: vec![self.directory.clone()],
+        })
+    }
+
+    /// psql of this installation or any other one: it talks to all versions.
+    pub(crate) fn psql(&self) -> Result<PathBuf, Error> {
+        self.program("psql").or_else(|_| any_psql())
+    }
+}
+
+/// Whichever psql there is.
+pub(crate) fn any_psql() -> Result<PathBuf, Error> {
+    let searched = installed();
+    match searched
+        .iter()
+        .map(|directory| directory.join("psql"))
+        .find(|path| path.is_file())
+    {
+        Some(path) => Ok(path),
+        None => Err(Error::MissingBinary {
+            program: "psql",
+            searched,
+        }),
+    }
+}
+
+/// The directories in which programs may be, the newest version first.
+fn installed() -> Vec<PathBuf> {
+    let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(DEBIAN)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .collect();
+    versions.sort_by_key(|&(version, _)| std::cmp::Reverse(version));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    versions
+        .into_iter()
+        .map(|(_, path)| path)
+        .chain(std::env::split_paths(&path))
+        .collect()
+}
+
+/// The installation itself, or a copy of it if the server's user may not enter a directory above it, such as root's home.
+fn within_reach(directory: PathBuf, account: Account, base: &Base) -> Result<PathBuf, Error> {
+    let open_to_all =
+        |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o005 == 0o005);
+    let directory = directory
+        .canonicalize()
+        .map_err(Error::io(format!("find {directory:?}")))?;
+    if !account.is_another()
+        || directory
+            .ancestors()
+            .all(|path| open_to_all(path) || path == Path::new("/"))
+    {
+        return Ok(directory);
+    }
+    let (Some(root), Some(name)) = (directory.parent(), directory.file_name()) else {
+        return Ok(directory);
+    };
+    copied(root, base, account).map(|copy| copy.join(name))
+}
+
+fn copied(root: &Path, base: &Base, account: Account) -> Result<PathBuf, Error> {
+    let stamp = fs::metadata(root.join("bin/postgres"))
+        .and_then(|metadata| metadata.modified())
+        .ok();
+    let mut hasher = DefaultHasher::new();
+    (root, stamp).hash(&mut hasher);
+    let copy = base.path().join(format!("binaries-{:016x}", hasher.finish()));
+    let _lock = base.lock("binaries")?;
+    if !copy.exists() {
+        let partial = base.path().join("binaries-partial");
+        fs::remove_dir_all(&partial).ok();
+        let mut command = Command::new("cp");
+        run(
+            command.args([OsStr::new("-rL"), root.as_os_str(), partial.as_os_str()]),
+            None,
+        )?;
+        run(Command::new("chmod").arg("-R").arg("a+rX").arg(&partial), None)?;
+        account.give(&partial)?;
+        fs::rename(&partial, &copy).map_err(Error::io(format!("put {copy:?} in place")))?;
+    }
+    Ok(copy)
+}

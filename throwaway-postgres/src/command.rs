@@ -1,0 +1,36 @@
+//! Running programs to their end.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::Error;
+
+/// Runs `command` with this standard input; its standard output if it succeeds.
+pub(crate) fn run(command: &mut Command, input: Option<&[u8]>) -> Result<Vec<u8>, Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = || Error::io(format!("run {program}"));
+    let mut child = command
+        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed())?;
+    // On a thread of its own: a program that answers before it has read everything must not block both.
+    let stdin = child.stdin.take();
+    let output = std::thread::scope(|scope| {
+        if let (Some(mut stdin), Some(input)) = (stdin, input) {
+            // A program that ends early says why by its status.
+            scope.spawn(move || stdin.write_all(input).ok());
+        }
+        child.wait_with_output()
+    })
+    .map_err(failed())?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    Err(Error::Command {
+        program,
+        status: output.status,
+        output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
+}

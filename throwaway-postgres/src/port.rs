@@ -1,0 +1,37 @@
+//! A port on 127.0.0.1 that is ours for as long as we hold it, also while nothing listens there.
+
+use std::collections::hash_map::RandomState;
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
+use std::net::{Ipv4Addr, TcpListener};
+
+use crate::Error;
+use crate::base::Base;
+
+/// Below the range from which Linux takes the ports of outgoing connections: one of those must not take the place of a server
+/// that is being restarted.
+const RANGE: std::ops::Range<u16> = 10_000..32_000;
+const TRIES: u32 = 1_000;
+
+/// A reserved port. The lock keeps other throwaway servers off it.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) number: u16,
+    _lock: File,
+}
+
+impl Port {
+    pub(crate) fn reserve(base: &Base) -> Result<Self, Error> {
+        for _ in 0..TRIES {
+            let number = RANGE.start + (RandomState::new().build_hasher().finish() % RANGE.len() as u64) as u16;
+            let Some(lock) = base.try_lock(&format!("port-{number}"))? else {
+                continue;
+            };
+            // Somebody else's server may be there.
+            if TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
+                return Ok(Self { number, _lock: lock });
+            }
+        }
+        Err(Error::NoPort { tries: TRIES })
+    }
+}

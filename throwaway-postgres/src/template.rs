@@ -1,0 +1,87 @@
+//! Freshly initialised data directories, one for each kind of server, from which new ones are copied: `initdb` takes longer than
+//! everything else together.
+
+use std::fs::{self, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::path::Path;
+
+use crate::Error;
+use crate::account::Account;
+use crate::base::Base;
+use crate::binaries::Binaries;
+use crate::builder::Builder;
+use crate::command::run;
+use crate::config;
+
+/// The user that `initdb` creates.
+pub(crate) const USER: &str = "postgres";
+
+/// Creates a data directory at `data`, whose parent belongs to the account.
+pub(crate) fn create_data(
+    builder: &Builder,
+    binaries: &Binaries,
+    account: Account,
+    base: &Base,
+    data: &Path,
+) -> Result<(), Error> {
+    let encoding = builder.encoding.as_deref().unwrap_or("UTF8");
+    let locale = builder
+        .locale
+        .as_deref()
+        .unwrap_or(if encoding == "UTF8" { "C.UTF-8" } else { "C" });
+    let mut hasher = DefaultHasher::new();
+    (
+        binaries.directory(),
+        binaries.version(),
+        encoding,
+        locale,
+        &builder.password,
+        1,
+    )
+        .hash(&mut hasher);
+    let name = format!("template-{:016x}", hasher.finish());
+    let template = base.path().join(&name);
+
+    let lock = base.lock(&name)?;
+    if !template.exists() {
+        let partial = base.path().join(format!("{name}-partial"));
+        fs::remove_dir_all(&partial).ok();
+        let mut command = account.command(binaries.program("initdb")?, base.path());
+        command
+            .arg("--pgdata")
+            .arg(&partial)
+            .args(["--no-sync", "--username", USER])
+            .arg(format!("--encoding={encoding}"))
+            .arg(format!("--locale={locale}"));
+        match &builder.password {
+            Some(password) => {
+                let file = base.path().join(format!("{name}-password"));
+                config::put(&file, password, account)?;
+                let outcome = run(command.arg("--auth=scram-sha-256").arg("--pwfile").arg(&file), None);
+                fs::remove_file(&file).ok();
+                outcome?;
+            }
+            None => {
+                run(command.arg("--auth=trust"), None)?;
+            }
+        }
+        let file = partial.join("postgresql.conf");
+        OpenOptions::new()
+            .append(true)
+            .open(&file)
+            .and_then(|mut file| file.write_all(config::include().as_bytes()))
+            .map_err(Error::io(format!("add to {file:?}")))?;
+        fs::rename(&partial, &template).map_err(Error::io(format!("put {template:?} in place")))?;
+    }
+    drop(lock);
+    run(
+        account
+            .command("cp", base.path())
+            .args(["-a", "--reflink=auto"])
+            .arg(&template)
+            .arg(data),
+        None,
+    )?;
+    Ok(())
+}
