@@ -3,6 +3,7 @@
 mod changes;
 mod error;
 mod key;
+mod memory;
 mod record;
 #[expect(clippy::module_inception, reason = "the trait is what the module is about")]
 mod store;
@@ -10,5 +11,6 @@ mod store;
 pub use changes::{ChangedStream, Changes, Watermark};
 pub use error::StoreError;
 pub use key::{InvalidStreamKey, MAX_STREAM_KEY_BYTES, check_stream_key};
+pub use memory::{MemoryRetention, MemoryStore};
 pub use record::{EventId, Page, Record, Undecodable};
 pub use store::{ReplayRange, Store};
