@@ -47,6 +47,25 @@ fn closure_panics_leave_voids() {
 }
 
 #[test]
+fn a_fold_of_a_batch_panics() {
+    let census = Census::new();
+    let (publisher, mut subscriber) = channel(8);
+    publisher.publish_batch([1, 2, 3, 4, 5, 6].map(|id| census.citizen(id)));
+    must_panic(|| {
+        let batch = subscriber.try_recv_batch(8).unwrap();
+        batch.for_each(|value| {
+            if value.id() == 3 {
+                panic_as_told();
+            }
+        });
+    });
+    // What the closure was given is received, as in a loop; the rest is not.
+    assert_eq!(subscriber.position(), 4);
+    assert_eq!(publisher.stats().slowest_position, Some(4));
+    assert_eq!(drain(&mut subscriber), [4, 5, 6]);
+}
+
+#[test]
 fn closure_panic_wakes_who_waits_for_the_next() {
     must_end(|| {
         let (publisher, mut subscriber) = channel(4);

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use super::core::Slot;
-use super::cursor::Found;
+use super::core::{Slot, Value};
+use super::cursor::{Cursor, Found};
 use super::subscriber::Subscriber;
 
 /// A run of events, yielded by reference; made by the batch receives.
@@ -12,6 +12,9 @@ use super::subscriber::Subscriber;
 /// until the subscriber is used again, also after the batch itself is gone.
 ///
 /// Events that are published while the batch is read may extend it, up to its limit. Void sequences are passed over.
+///
+/// Quickest are the methods of [`Iterator`] that take the whole batch, such as `for_each`, `fold`, `sum` or `max`: they look at each
+/// event once, and count what was received at the end.
 ///
 /// ```
 /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -23,11 +26,12 @@ use super::subscriber::Subscriber;
 /// ```
 pub struct Batch<'a, T: Send + Sync + 'static> {
     subscriber: &'a mut Subscriber<T>,
-    /// The slots of the next events, as many as may be yielded without further checks.
+    /// The slots of the next events, all of them published: these are yielded without a further look.
     run: core::slice::Iter<'a, Slot<T>>,
+    /// The sequence of the next event of the run.
+    seq: u64,
     /// How many events may be yielded besides the run.
     left: usize,
-    none_yet: bool,
 }
 
 // SAFETY: a batch is a `&mut Subscriber` and slots of its ring, which are shared between threads as the ring itself is.
@@ -37,25 +41,14 @@ unsafe impl<T: Send + Sync + 'static> Sync for Batch<'_, T> {}
 
 impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
     /// A batch of at most `most` events that starts with the one that the cursor has just found for it.
+    #[inline]
     pub(super) fn new(subscriber: &'a mut Subscriber<T>, most: usize) -> Self {
-        let mut batch = Self {
+        Self {
+            seq: 0,
             subscriber,
             run: [].iter(),
             left: most,
-            none_yet: true,
-        };
-        batch.start_run();
-        batch
-    }
-
-    /// Takes as long a run as can be had at the position. Empty when the next event needs a closer look.
-    fn start_run(&mut self) {
-        self.left += self.run.len();
-        let run = self.subscriber.cursor_mut().slots_in_batch(self.left);
-        // SAFETY: the slots belong to the ring, which the subscriber keeps for `'a`, being borrowed; what may be done with a slot is
-        // checked slot by slot.
-        self.run = unsafe { core::slice::from_raw_parts(run.as_ptr(), run.len()) }.iter();
-        self.left -= self.run.len();
+        }
     }
 
     /// The next event, with its sequence.
@@ -69,49 +62,120 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
     /// ```
     #[inline]
     pub fn next_seq(&mut self) -> Option<(u64, &'a T)> {
-        let found = match self.run.as_slice().first() {
-            Some(slot) => self.subscriber.cursor_mut().published_in(slot),
-            None => None,
-        };
-        match found {
-            Some(found) => {
-                self.run.next();
-                Some(self.consume(found))
-            }
-            None => self.next_rarely(),
+        if let Some(slot) = self.run.next() {
+            let seq = self.seq;
+            self.seq = seq + 1;
+            self.subscriber.cursor_mut().advance_in_batch(self.seq);
+            // SAFETY: the slots of a run are published and announced.
+            return Some((seq, unsafe { show(&slot.value) }));
         }
-    }
-
-    /// Where the run ends: at a void or diverted event, at the end of the slots, or at the end of what is published.
-    #[cold]
-    fn next_rarely(&mut self) -> Option<(u64, &'a T)> {
-        self.left += self.run.len();
-        self.run = [].iter();
         if self.left == 0 {
             return None;
         }
-        let found = self.subscriber.cursor_mut().next_in_batch()?;
-        self.left -= 1;
-        let yielded = self.consume(found);
-        self.start_run();
-        Some(yielded)
+        // What is kept here stays in registers, which a call that borrows all of it would prevent.
+        // SAFETY: this batch borrows the subscriber for `'a`.
+        let (found, run) = unsafe { next_run(self.subscriber, self.left) };
+        let found = found?;
+        self.seq = found.seq + 1;
+        self.left -= 1 + run.len();
+        self.run = run.iter();
+        // SAFETY: nothing in this batch withdraws the announcement.
+        let storage = unsafe { found.storage() };
+        // SAFETY: the cursor has found it, within the announced interval.
+        Some((found.seq, unsafe { show(storage) }))
     }
 
+    /// As [`Iterator::fold`], for the events that are published from the position on without a gap: looks at each of them once only.
     #[inline(always)]
-    fn consume(&mut self, found: Found<T>) -> (u64, &'a T) {
-        self.none_yet = false;
-        // SAFETY: the announcement covers the event until the subscriber is used again, which the borrow of the result excludes;
-        // nothing in this batch withdraws it.
-        let storage = unsafe { found.storage() };
-        let value = storage.with(|value| {
-            // SAFETY: announced storage is not written.
-            let value = unsafe { &*value };
-            // SAFETY: the cursor found an event with a value there.
-            unsafe { value.assume_init_ref() }
-        });
-        self.subscriber.cursor_mut().advance_in_batch();
-        (found.seq, value)
+    fn fold_direct<B>(&mut self, mut folded: B, fold: &mut impl FnMut(B, &'a T) -> B) -> B {
+        self.left += self.run.len();
+        self.run = [].iter();
+        // SAFETY: this batch borrows the subscriber for `'a`.
+        let slots = unsafe { slots(self.subscriber, self.left) };
+        let first = self.subscriber.cursor().cursor_position();
+        let mut received = Received {
+            seq: first,
+            subscriber: self.subscriber,
+        };
+        for slot in slots {
+            if !Cursor::holds(slot, received.seq) {
+                break;
+            }
+            received.seq += 1;
+            // SAFETY: the slots of a batch are announced, and this one is published.
+            folded = fold(folded, unsafe { show(&slot.value) });
+        }
+        self.left -= (received.seq - first) as usize;
+        folded
     }
+}
+
+/// Counts events as received when it is dropped: at the end of a run, or when whoever looks at them panics.
+struct Received<'s, T: Send + Sync + 'static> {
+    subscriber: &'s mut Subscriber<T>,
+    /// The sequence of the next event.
+    seq: u64,
+}
+
+impl<T: Send + Sync + 'static> Drop for Received<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.subscriber.cursor_mut().advance_in_batch(self.seq);
+    }
+}
+
+/// The value of an event of a batch that borrows its subscriber for `'a`.
+///
+/// # Safety
+///
+/// The cursor has found that an event with a value is published in `storage`, and the batch's announcement covers it.
+#[inline(always)]
+unsafe fn show<T>(storage: &Value<T>) -> &T {
+    storage.with(|value| {
+        // SAFETY: announced storage is not written, and the announcement stays until the subscriber is used again, which the borrow
+        // of the result excludes.
+        let value = unsafe { &*value };
+        // SAFETY: the caller says that there is a value.
+        unsafe { value.assume_init_ref() }
+    })
+}
+
+/// The slots of the next `most` events of a batch, as [`Cursor::slots_in_batch`].
+///
+/// # Safety
+///
+/// The batch that calls this borrows the subscriber for `'a`.
+#[inline(always)]
+unsafe fn slots<'a, T: Send + Sync + 'static>(subscriber: &Subscriber<T>, most: usize) -> &'a [Slot<T>] {
+    let slots = subscriber.cursor().slots_in_batch(most);
+    // SAFETY: the slots belong to the ring, which the subscriber keeps for as long as it is borrowed.
+    unsafe { core::slice::from_raw_parts(slots.as_ptr(), slots.len()) }
+}
+
+/// What follows where a run has ended: the next event, already counted as received, and the run behind it, which is empty where the
+/// next event needs a closer look.
+///
+/// # Safety
+///
+/// As [`slots`].
+#[cold]
+#[inline(never)]
+unsafe fn next_run<'a, T: Send + Sync + 'static>(
+    subscriber: &mut Subscriber<T>,
+    left: usize,
+) -> (Option<Found<T>>, &'a [Slot<T>]) {
+    let found = subscriber.cursor_mut().next_in_batch();
+    let Some(event) = found else { return (None, &[]) };
+    let seq = event.seq + 1;
+    subscriber.cursor_mut().advance_in_batch(seq);
+    // SAFETY: passed on to the caller.
+    let slots = unsafe { slots(subscriber, left - 1) };
+    let published = slots
+        .iter()
+        .zip(seq..)
+        .take_while(|&(slot, seq)| Cursor::holds(slot, seq));
+    let published = published.count();
+    (found, &slots[..published])
 }
 
 impl<'a, T: Send + Sync + 'static> Iterator for Batch<'a, T> {
@@ -124,7 +188,24 @@ impl<'a, T: Send + Sync + 'static> Iterator for Batch<'a, T> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let most = self.run.len() + self.left;
-        (usize::from(self.none_yet && most != 0), Some(most))
+        let at_first = most != 0 && self.subscriber.cursor().is_at_first_of_batch();
+        (self.run.len().max(usize::from(at_first)), Some(most))
+    }
+
+    /// As a loop over [`Batch::next`], but quicker.
+    #[inline]
+    fn fold<B, F>(mut self, init: B, mut fold: F) -> B
+    where
+        F: FnMut(B, &'a T) -> B,
+    {
+        let mut folded = init;
+        loop {
+            folded = self.fold_direct(folded, &mut fold);
+            let Some((_, value)) = self.next_seq() else {
+                return folded;
+            };
+            folded = fold(folded, value);
+        }
     }
 }
 

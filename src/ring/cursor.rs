@@ -241,8 +241,14 @@ impl<T> Cursor<T> {
         None
     }
 
+    /// Is the next event of the batch in hand its first, which is known to be there?
+    pub(super) fn is_at_first_of_batch(&self) -> bool {
+        self.position == self.batch_first
+    }
+
     /// The slots of the next `most` events of a batch, or fewer: up to where slots or announcement end, or none if losses must be
     /// looked for.
+    #[inline]
     pub(super) fn slots_in_batch(&self, most: usize) -> &[Slot<T>] {
         let first = self.position;
         if first < self.batch_doubtful_below {
@@ -252,15 +258,11 @@ impl<T> Cursor<T> {
         self.core.slots_from(first, announced.min(most as u64) as usize)
     }
 
-    /// The next event of a batch if it is published in `slot`, one of [`Cursor::slots_in_batch`].
+    /// Is `seq` published in `slot`, one of [`Cursor::slots_in_batch`]?
     #[inline(always)]
-    pub(super) fn published_in(&self, slot: &Slot<T>) -> Option<Found<T>> {
-        let seq = self.position;
+    pub(super) fn holds(slot: &Slot<T>, seq: u64) -> bool {
         // Acquire: as `locate.stamp`.
-        (slot.stamp.load(ord!("batch.stamp", Acquire)) == Stamp::value(seq).word()).then(|| Found {
-            seq,
-            value: NonNull::from(&slot.value),
-        })
+        slot.stamp.load(ord!("batch.stamp", Acquire)) == Stamp::value(seq).word()
     }
 
     /// Moves behind the event that [`Cursor::next`] found. What it found must not be used any more, except within a batch.
@@ -270,10 +272,11 @@ impl<T> Cursor<T> {
         self.show_position();
     }
 
-    /// As [`Cursor::advance`], within a batch, which shows the position at its end.
+    /// As [`Cursor::advance`], to `position`, within a batch, which shows the position at its end.
     #[inline(always)]
-    pub(super) fn advance_in_batch(&mut self) {
-        self.position += 1;
+    pub(super) fn advance_in_batch(&mut self, position: u64) {
+        debug_assert!(position >= self.position, "nothing is received twice");
+        self.position = position;
     }
 
     /// Shows the position to observers.

@@ -117,12 +117,20 @@ fn batch(
     let got = match open(&mut follower.real) {
         Ok(mut batch) => {
             let mut got: Vec<(u64, u64)> = Vec::new();
-            // One half through each of the two ways to step.
+            // One half through each of the two ways to step, or as a fold if all is taken.
             got.extend((0..take / 2).map_while(|_| batch.next_seq().map(|(seq, value)| (seq, value.id()))));
             let so_far = got.len();
             if so_far == take / 2 {
                 let seqs = ahead.iter().skip(so_far).map(|(seq, _)| *seq);
-                got.extend(seqs.zip(batch.by_ref().take(take - so_far).map(Citizen::id)));
+                if take >= max {
+                    let folded = batch.fold(Vec::new(), |mut ids, value| {
+                        ids.push(value.id());
+                        ids
+                    });
+                    got.extend(seqs.zip(folded));
+                } else {
+                    got.extend(seqs.zip(batch.take(take - so_far).map(Citizen::id)));
+                }
             }
             if max > 0 {
                 assert!(matches!(foretold, Answer::Value { .. }), "a batch, but {foretold:?}");

@@ -72,13 +72,10 @@ impl Subscriber for Batched {
     #[inline]
     async fn take(&mut self) -> Option<Taken> {
         match self.0.recv_batch(BATCH as usize).await {
-            Ok(batch) => {
-                let mut all = Taken::default();
-                for message in batch {
-                    all.add(Taken::one(message));
-                }
-                Some(all)
-            }
+            Ok(batch) => Some(batch.fold(Taken::default(), |mut all, message| {
+                all.add(Taken::one(message));
+                all
+            })),
             Err(RecvError::Closed) => None,
             Err(error) => lost(error),
         }

@@ -110,6 +110,28 @@ impl Reader {
         }
     }
 
+    /// One receive of a batch, all of it by `fold`. Only where no sequence is void: a fold does not tell the sequences.
+    pub(crate) fn fold_batch(&mut self, max: usize) -> Step {
+        let batch = self.subscriber.try_recv_batch(max);
+        let outcome = batch.map(|batch| {
+            batch.fold(Vec::new(), |mut labels, token| {
+                labels.push(token.label());
+                labels
+            })
+        });
+        match outcome {
+            Ok(labels) => {
+                assert!(!labels.is_empty(), "a batch is never empty");
+                for label in labels {
+                    self.note_received(self.next(), label);
+                }
+                assert_eq!(self.next(), self.subscriber.position(), "what was folded is received");
+                Step::Received
+            }
+            Err(error) => self.note(Err(error)),
+        }
+    }
+
     /// Notes the answer to a receive that went through [`Reader::subscriber`].
     pub(crate) fn note(&mut self, result: Result<(u64, u64), TryRecvError>) -> Step {
         let step = match result {

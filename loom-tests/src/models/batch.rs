@@ -41,6 +41,12 @@ pub(crate) const MODELS: &[Model] = &[
         bound: Bound::Exhaustive,
         run: batch_grows_while_it_is_read,
     },
+    Model {
+        name: "batch_is_folded_while_it_grows",
+        clauses: &[3, 4, 6],
+        bound: Bound::Exhaustive,
+        run: batch_is_folded_while_it_grows,
+    },
 ];
 
 fn publish_batch_against_reader() {
@@ -129,6 +135,20 @@ fn batch_grows_while_it_is_read() {
         writer.publish();
     });
     assert_eq!(reader.receive_batch(8, 8), Step::Received);
+    let history = publisher.join().unwrap();
+    conclude(reader, &history, &ledger);
+}
+
+/// The same, received by internal iteration, and half of it overwritten in the end.
+fn batch_is_folded_while_it_grows() {
+    let ledger = Ledger::default();
+    let (mut writer, mut reader) = channel(2, &ledger);
+    writer.publish();
+    let publisher = publishing(writer, |writer| {
+        writer.publish();
+        writer.publish();
+    });
+    reader.fold_batch(8);
     let history = publisher.join().unwrap();
     conclude(reader, &history, &ledger);
 }
