@@ -6,6 +6,7 @@
 //! | [`ring`] | the engine: a lock-free bounded broadcast ring for events of any type |
 //! | [`broadcast`] | the same as a drop-in for `tokio::sync::broadcast`: change one `use` line |
 //! | `cluster` (feature `cluster`) | numbered cluster events for operations consoles, spliced to a snapshot without gap or repetition |
+//! | `listen` (feature `postgres`) | one Postgres LISTEN connection for any number of subscriptions |
 //!
 //! ```
 //! let (publisher, mut subscriber) = doorbell::ring::channel(1024);

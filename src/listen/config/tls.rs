@@ -1,0 +1,205 @@
+//! Encryption by rustls, with libpq's modes.
+
+use core::fmt;
+use std::sync::{Arc, LazyLock};
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::config::SslMode;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::verify::{ChainOnly, NoVerification};
+use crate::listen::error::ListenError;
+
+/// The cryptography is chosen here, whatever the process has installed as its default.
+static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
+
+/// How a connection is encrypted, if the connection settings ask for it.
+///
+/// ```
+/// use doorbell::listen::{ListenConfig, ListenMultiplexer, Tls};
+///
+/// let mut config = tokio_postgres::Config::new();
+/// config.host("db.internal").user("app").ssl_mode(tokio_postgres::config::SslMode::Require);
+/// let builder = ListenMultiplexer::builder().config(ListenConfig::new(config, Tls::unverified()));
+/// ```
+#[derive(Clone)]
+pub struct Tls {
+    connector: MakeRustlsConnect,
+    verification: &'static str,
+}
+
+impl Tls {
+    /// Encrypts without verifying who is at the other end.
+    pub fn unverified() -> Self {
+        static UNVERIFIED: LazyLock<Tls> = LazyLock::new(|| {
+            let built = Verification::None.build(&Certificates::default());
+            built.expect("there are no certificates to read, and the provider supports the default protocol versions")
+        });
+        UNVERIFIED.clone()
+    }
+
+    /// Encrypts and verifies as `config` says.
+    ///
+    /// ```
+    /// use doorbell::listen::Tls;
+    /// use std::sync::Arc;
+    ///
+    /// let provider = Arc::new(rustls::crypto::ring::default_provider());
+    /// let config = rustls::ClientConfig::builder_with_provider(provider)
+    ///     .with_safe_default_protocol_versions()?
+    ///     .with_root_certificates(rustls::RootCertStore::empty())
+    ///     .with_no_client_auth();
+    /// let tls = Tls::from_rustls(config);
+    /// # Ok::<_, rustls::Error>(())
+    /// ```
+    pub fn from_rustls(config: ClientConfig) -> Self {
+        Self {
+            connector: MakeRustlsConnect::new(config),
+            verification: "custom",
+        }
+    }
+
+    pub(super) fn connector(&self) -> MakeRustlsConnect {
+        self.connector.clone()
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("verification", &self.verification).finish()
+    }
+}
+
+/// libpq's `sslmode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Disable,
+    Prefer,
+    Require,
+    VerifyCa,
+    VerifyFull,
+}
+
+impl Mode {
+    pub(super) fn parse(text: &str) -> Result<Self, ListenError> {
+        Ok(match text {
+            "disable" => Self::Disable,
+            "allow" | "prefer" => Self::Prefer,
+            "require" => Self::Require,
+            "verify-ca" => Self::VerifyCa,
+            "verify-full" => Self::VerifyFull,
+            _ => {
+                return Err(ListenError::Config(format!(
+                    "sslmode {text:?} is none of disable, allow, prefer, require, verify-ca, verify-full"
+                )));
+            }
+        })
+    }
+
+    /// What tokio-postgres calls it; verification is a matter of [`Tls`].
+    pub(super) fn negotiation(self) -> SslMode {
+        match self {
+            Self::Disable => SslMode::Disable,
+            Self::Prefer => SslMode::Prefer,
+            Self::Require | Self::VerifyCa | Self::VerifyFull => SslMode::Require,
+        }
+    }
+
+    pub(super) fn tls(self, certificates: &Certificates) -> Result<Tls, ListenError> {
+        let verification = match self {
+            // libpq's documentation: with a root certificate, `require` is `verify-ca`.
+            Self::Require if certificates.root.is_some() => Verification::Chain,
+            Self::Disable | Self::Prefer | Self::Require => Verification::None,
+            Self::VerifyCa => Verification::Chain,
+            Self::VerifyFull => Verification::ChainAndName,
+        };
+        verification.build(certificates)
+    }
+}
+
+/// Files, or PEM texts themselves.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Certificates {
+    pub(super) root: Option<String>,
+    pub(super) client: Option<String>,
+    pub(super) client_key: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+enum Verification {
+    None,
+    Chain,
+    ChainAndName,
+}
+
+impl Verification {
+    fn build(self, certificates: &Certificates) -> Result<Tls, ListenError> {
+        let builder = ClientConfig::builder_with_provider(PROVIDER.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| ListenError::Config(format!("TLS: {error}")))?;
+        let (builder, verification) = match self {
+            Self::None => {
+                let verifier = Arc::new(NoVerification::new(PROVIDER.clone()));
+                (builder.dangerous().with_custom_certificate_verifier(verifier), "none")
+            }
+            Self::Chain => {
+                let verifier = ChainOnly::new(roots(certificates)?, PROVIDER.clone())?;
+                (
+                    builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)),
+                    "chain",
+                )
+            }
+            Self::ChainAndName => (builder.with_root_certificates(roots(certificates)?), "chain and name"),
+        };
+        let config = match (&certificates.client, &certificates.client_key) {
+            (None, None) => builder.with_no_client_auth(),
+            (Some(chain), Some(key)) => {
+                let chain = read_certificates("sslcert", chain)?;
+                let key = PrivateKeyDer::from_pem_slice(&read("sslkey", key)?)
+                    .map_err(|error| ListenError::Config(format!("sslkey holds no private key: {error}")))?;
+                let with_client = builder.with_client_auth_cert(chain, key);
+                with_client.map_err(|error| ListenError::Config(format!("sslcert and sslkey: {error}")))?
+            }
+            _ => return Err(ListenError::Config("sslcert and sslkey need each other".to_owned())),
+        };
+        Ok(Tls {
+            connector: MakeRustlsConnect::new(config),
+            verification,
+        })
+    }
+}
+
+fn roots(certificates: &Certificates) -> Result<RootCertStore, ListenError> {
+    let mut roots = RootCertStore::empty();
+    match certificates.root.as_deref() {
+        None | Some("system") => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        Some(root) => {
+            for certificate in read_certificates("sslrootcert", root)? {
+                let added = roots.add(certificate);
+                added.map_err(|error| ListenError::Config(format!("sslrootcert: {error}")))?;
+            }
+        }
+    }
+    Ok(roots)
+}
+
+fn read_certificates(what: &str, source: &str) -> Result<Vec<CertificateDer<'static>>, ListenError> {
+    let pem = read(what, source)?;
+    let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        Ok(_) => Err(ListenError::Config(format!("{what} holds no certificate in PEM form"))),
+        Err(error) => Err(ListenError::Config(format!("{what}: {error}"))),
+    }
+}
+
+/// The PEM text itself, or the file of that name.
+fn read(what: &str, source: &str) -> Result<Vec<u8>, ListenError> {
+    if source.trim_start().starts_with("-----BEGIN") {
+        return Ok(source.as_bytes().to_vec());
+    }
+    std::fs::read(source).map_err(|error| ListenError::Config(format!("{what} {source:?} cannot be read: {error}")))
+}

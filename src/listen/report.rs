@@ -1,0 +1,77 @@
+//! What the owner tells the world: the health, the first outcome, and the end.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::{oneshot, watch};
+
+use super::error::ListenError;
+use super::health::{Delivery, ListenHealth, ListenState};
+use super::shared::Shared;
+
+/// Owned by the owner's task. Dropping it, which happens however that task ends, ends every subscription and says so.
+pub(super) struct Report {
+    shared: Arc<Shared>,
+    health: watch::Sender<ListenHealth>,
+    first: Option<oneshot::Sender<Result<(), ListenError>>>,
+}
+
+impl Report {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        health: watch::Sender<ListenHealth>,
+        first: Option<oneshot::Sender<Result<(), ListenError>>>,
+    ) -> Self {
+        Self { shared, health, first }
+    }
+
+    /// Changes the health, and writes one line if that changed the state.
+    pub(super) fn update(&self, change: impl FnOnce(&mut ListenHealth)) {
+        let before = self.health.borrow().state;
+        self.health.send_modify(|health| {
+            change(health);
+            health.last_heard = self.shared.last_heard();
+            if health.state != before {
+                health.since = SystemTime::now();
+            }
+        });
+        let health = self.health.borrow().clone();
+        if health.state != before {
+            log(&health);
+        }
+    }
+
+    pub(super) fn delivery(&self) -> Delivery {
+        self.health.borrow().delivery
+    }
+
+    /// How the first attempt went, for who waits for it; later calls do nothing.
+    pub(super) fn first(&mut self, outcome: Result<(), ListenError>) {
+        if let Some(first) = self.first.take() {
+            // Nobody may be waiting any more.
+            let _ = first.send(outcome);
+        }
+    }
+}
+
+fn log(health: &ListenHealth) {
+    let reason = health.reason.as_ref().map(tracing::field::display);
+    let backend = health.server.as_ref().map(|server| server.backend_pid);
+    match health.state {
+        ListenState::Healthy | ListenState::Connecting => tracing::info!(backend, "listening for notifications"),
+        ListenState::Degraded => tracing::error!(reason, "notifications do not reach the listener"),
+        ListenState::Disconnected => tracing::warn!(reason, "the listener is disconnected, and tries again"),
+        ListenState::Closed => tracing::info!("the listener has ended"),
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.shared.registry.close();
+        self.update(|health| {
+            health.state = ListenState::Closed;
+            health.server = None;
+            health.delivery = Delivery::Unproven;
+        });
+    }
+}

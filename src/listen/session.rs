@@ -1,0 +1,459 @@
+//! One connection, from its first statement to its loss.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::error::SqlState;
+
+use super::backend_key::announced_pid;
+use super::builder::{ConfigSource, Settings};
+use super::channel::{ChannelName, push_identifier, push_literal};
+use super::config::ListenConfig;
+use super::diff::diff;
+use super::error::{ListenError, ServerError};
+use super::health::{Delivery, ListenState, ServerInfo};
+use super::inbox::Inbox;
+use super::link::{AskError, Link};
+use super::owner::{NotifyRequest, Owner};
+use super::probe::{Outcome, Probe};
+use super::shared::Shared;
+
+/// How many channels one statement names.
+const BATCH: usize = 256;
+/// When the server refused to listen on a channel, this is when it is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// How often a LISTEN is repeated at once when the server's notification queue is in trouble.
+const QUEUE_REMEDIES: usize = 3;
+/// How long the farewell may take.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+pub(super) struct Session {
+    link: Link,
+    inbox: Inbox,
+    probe: Probe,
+    server: ServerInfo,
+    /// What the server has acknowledged.
+    listening: HashSet<ChannelName>,
+    /// Channels to look at again, by when: they linger, or were refused.
+    later: HashMap<ChannelName, std::time::Instant>,
+    /// Refused channels whose holders were listening before, and why.
+    deaf: HashMap<ChannelName, ListenError>,
+    next_heartbeat: Instant,
+    stood_since: Option<Instant>,
+}
+
+impl Session {
+    /// Connects, and asks the server who it is. Nothing is listened to yet.
+    pub(super) async fn connect(
+        settings: &Settings,
+        source: &ConfigSource,
+        shared: Arc<Shared>,
+    ) -> Result<Self, ListenError> {
+        let config = source()?.with_defaults(settings);
+        let connecting = Self::introduce(settings, config, shared);
+        let after = settings.connect_timeout;
+        let timed_out = |_| ListenError::Timeout {
+            what: "the attempt to connect",
+            after,
+        };
+        timeout(after, connecting).await.map_err(timed_out)?
+    }
+
+    async fn introduce(settings: &Settings, config: ListenConfig, shared: Arc<Shared>) -> Result<Self, ListenError> {
+        let (client, wire) = config.connect().await?;
+        let mut link = Link::new(client, wire, settings.heartbeat_deadline);
+        let mut inbox = Inbox::new(shared);
+        let sql = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), \
+                   pg_catalog.current_setting('server_version')";
+        let answer = link
+            .ask(&mut inbox, "the first question", sql)
+            .await
+            .map_err(to_connect)?;
+        let who = answer.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some((row.get(0)?, row.get(1)?, row.get(2)?)),
+            _ => None,
+        });
+        let Some((pid, in_recovery, version)) = who else {
+            return Err(ListenError::Config("what answers is not a Postgres server".to_owned()));
+        };
+        if in_recovery == "t" {
+            link.close(FAREWELL).await;
+            return Err(ListenError::Standby);
+        }
+        let backend_pid: i32 = pid.parse().unwrap_or(0);
+        let server = ServerInfo {
+            backend_pid,
+            version: version.to_owned(),
+            pooled: announced_pid(link.client()).await.is_some_and(|pid| pid != backend_pid),
+        };
+        let mut session = Self {
+            link,
+            inbox,
+            probe: Probe::new(settings, config, server.pooled),
+            server,
+            listening: HashSet::new(),
+            later: HashMap::new(),
+            deaf: HashMap::new(),
+            next_heartbeat: Instant::now() + settings.heartbeat_interval,
+            stood_since: None,
+        };
+        // A pooled session may be another's in a moment: it is left as it is, until it is known to stay ours.
+        if !session.server.pooled {
+            session.claim(settings).await?;
+        }
+        Ok(session)
+    }
+
+    /// Settings that keep an idle session alive whatever the server, the database or the role have set, and that let no
+    /// statement of ours outlive our own patience.
+    async fn claim(&mut self, settings: &Settings) -> Result<(), ListenError> {
+        let patience = settings.heartbeat_deadline.as_millis().clamp(1, i32::MAX as u128);
+        let sql = format!(
+            "SELECT pg_catalog.set_config(name, CASE name WHEN 'statement_timeout' THEN '{patience}' ELSE '0' END, false) \
+             FROM pg_catalog.pg_settings WHERE name IN ('statement_timeout', 'idle_session_timeout', \
+             'idle_in_transaction_session_timeout', 'transaction_timeout')"
+        );
+        let claimed = self.link.ask(&mut self.inbox, "the session's settings", &sql).await;
+        claimed.map(drop).map_err(to_connect)
+    }
+
+    /// Since when every channel has been acknowledged, if they were.
+    pub(super) fn stood_since(&self) -> Option<Instant> {
+        self.stood_since
+    }
+
+    /// Listens for as long as the connection lasts; returns why it does not.
+    pub(super) async fn serve(&mut self, owner: &mut Owner) -> ListenError {
+        match self.serving(owner).await {
+            Err(error) => error,
+            Ok(never) => match never {},
+        }
+    }
+
+    async fn serving(&mut self, owner: &mut Owner) -> Result<core::convert::Infallible, ListenError> {
+        owner.shared.registry.start_over();
+        self.listen_to_all(owner).await?;
+        self.stood_since = Some(Instant::now());
+        owner.shared.count(|stats| stats.connects += 1);
+        self.tell(owner, Delivery::Unproven);
+        if !self.probe.is_enabled() {
+            owner.report.first(Ok(()));
+        }
+        loop {
+            self.inbox.take_held();
+            if let Some(outcome) = self.probe.advance(&mut self.link, &mut self.inbox).await? {
+                self.conclude(owner, outcome).await?;
+            }
+            if self.next_heartbeat <= Instant::now() {
+                self.heartbeat(owner).await?;
+            }
+            if self.later.values().any(|due| *due <= std::time::Instant::now()) {
+                self.follow(owner).await?;
+            }
+            let due = self.next_due();
+            tokio::select! {
+                message = self.link.next() => self.inbox.take(message?),
+                () = owner.shared.registry.changed.notified() => self.follow(owner).await?,
+                Some(request) = owner.requests.recv() => self.notify(owner, request).await?,
+                sent = self.probe.sent() => {
+                    if let Some(outcome) = self.probe.was_sent(sent) {
+                        self.conclude(owner, outcome).await?;
+                    }
+                }
+                () = sleep_until(due) => {}
+            }
+        }
+    }
+
+    fn next_due(&self) -> Instant {
+        let later = self.later.values().min().copied().map(Instant::from_std);
+        let due = [Some(self.next_heartbeat), later, self.probe.due()];
+        due.into_iter().flatten().min().unwrap_or(self.next_heartbeat)
+    }
+
+    /// The first round on a new connection: whoever may have missed something is told when *every* channel is acknowledged.
+    async fn listen_to_all(&mut self, owner: &mut Owner) -> Result<(), ListenError> {
+        let changes = owner.shared.registry.take_changes();
+        let names = diff(changes, &self.listening, std::time::Instant::now()).listen;
+        let mut acknowledged = Vec::with_capacity(names.len());
+        for batch in names.chunks(BATCH) {
+            acknowledged.extend(self.listen(owner, batch).await?);
+        }
+        owner.outage.connected();
+        owner.shared.registry.acknowledge(&acknowledged, owner.outage.marker());
+        Ok(())
+    }
+
+    /// Brings the server up to what is wanted now.
+    async fn follow(&mut self, owner: &mut Owner) -> Result<(), ListenError> {
+        let now = std::time::Instant::now();
+        let mut changes = owner.shared.registry.take_changes();
+        // What has changed is looked at anyway.
+        for (name, _) in &changes {
+            self.later.remove(name);
+        }
+        let due: Vec<_> = self
+            .later
+            .extract_if(|_, due| *due <= now)
+            .map(|(name, _)| name)
+            .collect();
+        changes.extend(owner.shared.registry.wanted(due));
+        let mut diff = diff(changes, &self.listening, now);
+        self.later.extend(diff.later.into_iter().map(|(due, name)| (name, due)));
+        for name in &diff.forget {
+            owner.shared.registry.forget(name);
+        }
+        // Who came back meanwhile keeps it.
+        diff.unlisten.retain(|name| owner.shared.registry.forget(name));
+        let were_deaf = self.deaf.len();
+        for name in diff.forget.iter().chain(&diff.unlisten) {
+            self.deaf.remove(name);
+        }
+        for batch in diff.unlisten.chunks(BATCH) {
+            self.unlisten(owner, batch).await?;
+        }
+        for batch in diff.listen.chunks(BATCH) {
+            let acknowledged = self.listen(owner, batch).await?;
+            owner.shared.registry.acknowledge(&acknowledged, owner.outage.marker());
+        }
+        if self.deaf.len() != were_deaf {
+            self.tell(owner, owner.report.delivery());
+        }
+        Ok(())
+    }
+
+    /// Asks for these channels, and tells who waits for one that the server refuses. Returns the acknowledged ones.
+    async fn listen(&mut self, owner: &Owner, names: &[ChannelName]) -> Result<Vec<ChannelName>, ListenError> {
+        if self.listen_once(names).await?.is_ok() {
+            for name in names {
+                self.deaf.remove(name);
+            }
+            self.listening.extend(names.iter().cloned());
+            owner.shared.count(|stats| stats.listens += names.len() as u64);
+            return Ok(names.to_vec());
+        }
+        // All or nothing of the batch was refused: find out whose fault it is.
+        let mut acknowledged = Vec::new();
+        for name in names {
+            match self.listen_once(std::slice::from_ref(name)).await? {
+                Ok(()) => {
+                    self.deaf.remove(name);
+                    self.listening.insert(name.clone());
+                    owner.shared.count(|stats| stats.listens += 1);
+                    acknowledged.push(name.clone());
+                }
+                Err(error) => {
+                    let channel = name.as_str().to_owned();
+                    let error = ListenError::Listen { channel, error };
+                    owner.shared.count(|stats| stats.refused_listens += 1);
+                    self.later.insert(name.clone(), std::time::Instant::now() + ASK_AGAIN);
+                    if owner.shared.registry.refuse(name, &error) {
+                        self.deaf.insert(name.clone(), error);
+                    }
+                }
+            }
+        }
+        Ok(acknowledged)
+    }
+
+    /// One statement for all these channels. The inner error is the server's refusal.
+    async fn listen_once(&mut self, names: &[ChannelName]) -> Result<Result<(), ServerError>, ListenError> {
+        let mut sql = String::new();
+        for name in names {
+            sql.push_str("LISTEN ");
+            push_identifier(&mut sql, name.as_str());
+            sql.push_str("; ");
+        }
+        for _ in 0..QUEUE_REMEDIES {
+            self.inbox.take_truncation();
+            match self.link.ask(&mut self.inbox, "LISTEN", &sql).await {
+                Ok(_) => {
+                    return Ok(match self.inbox.take_truncation() {
+                        None => Ok(()),
+                        Some(notice) => {
+                            let undo = sql.replace("LISTEN ", "UNLISTEN ");
+                            self.link
+                                .ask(&mut self.inbox, "UNLISTEN", &undo)
+                                .await
+                                .map_err(to_lost)?;
+                            Err(ServerError::notice(&notice))
+                        }
+                    });
+                }
+                Err(AskError::Refused(error)) if error.is(&SqlState::READ_ONLY_SQL_TRANSACTION) => {
+                    return Err(ListenError::Standby);
+                }
+                Err(AskError::Refused(error)) if is_queue_trouble(&error) => {
+                    // The published remedy: it makes the server move the tail of its queue.
+                    tracing::warn!(%error, "LISTEN fails on the server's notification queue; advancing the queue");
+                    let remedy = "SELECT pg_catalog.pg_notification_queue_usage()";
+                    match self
+                        .link
+                        .ask(&mut self.inbox, "advancing the notification queue", remedy)
+                        .await
+                    {
+                        Ok(_) | Err(AskError::Refused(_)) => {}
+                        Err(AskError::Lost(error)) => return Err(error),
+                    }
+                }
+                Err(AskError::Refused(error)) => return Ok(Err(error)),
+                Err(AskError::Lost(error)) => return Err(error),
+            }
+        }
+        match self.link.ask(&mut self.inbox, "LISTEN", &sql).await {
+            Ok(_) => Ok(Ok(())),
+            Err(AskError::Refused(error)) => Ok(Err(error)),
+            Err(AskError::Lost(error)) => Err(error),
+        }
+    }
+
+    async fn unlisten(&mut self, owner: &Owner, names: &[ChannelName]) -> Result<(), ListenError> {
+        let mut sql = String::new();
+        for name in names {
+            self.listening.remove(name);
+            sql.push_str("UNLISTEN ");
+            push_identifier(&mut sql, name.as_str());
+            sql.push_str("; ");
+        }
+        self.link
+            .ask(&mut self.inbox, "UNLISTEN", &sql)
+            .await
+            .map_err(to_lost)?;
+        owner.shared.count(|stats| stats.unlistens += names.len() as u64);
+        Ok(())
+    }
+
+    /// Notices a dead peer, and registrations that got lost.
+    async fn heartbeat(&mut self, owner: &Owner) -> Result<(), ListenError> {
+        let sql = "SELECT pg_catalog.pg_listening_channels()";
+        let answer = self
+            .link
+            .ask(&mut self.inbox, "a heartbeat", sql)
+            .await
+            .map_err(to_lost)?;
+        owner.shared.count(|stats| stats.heartbeats += 1);
+        self.next_heartbeat = Instant::now() + owner.settings.heartbeat_interval;
+        // Where nothing arrives, what this backend listens on is no news.
+        if self.probe.has_failed() {
+            return Ok(());
+        }
+        let there: HashSet<&str> = answer
+            .iter()
+            .filter_map(|message| match message {
+                SimpleQueryMessage::Row(row) => row.get(0),
+                _ => None,
+            })
+            .collect();
+        let missing = self
+            .listening
+            .iter()
+            .filter(|name| !there.contains(name.as_str()))
+            .count();
+        if missing > 0 {
+            return Err(ListenError::RegistrationLost { missing });
+        }
+        Ok(())
+    }
+
+    async fn notify(&mut self, owner: &Owner, request: NotifyRequest) -> Result<(), ListenError> {
+        if request.reply.is_closed() {
+            return Ok(()); // nobody waits for it any more
+        }
+        request.taken.send_replace(true);
+        // The commit of a notification waits for a lock of the whole cluster, and others may hold it for long.
+        let patience = owner.settings.heartbeat_deadline / 2;
+        let mut sql = format!(
+            "SET LOCAL lock_timeout = {}; SELECT pg_catalog.pg_notify(",
+            patience.as_millis().clamp(1, i32::MAX as u128)
+        );
+        push_literal(&mut sql, request.channel.as_str());
+        sql.push_str(", ");
+        push_literal(&mut sql, &request.payload);
+        sql.push(')');
+        let (reply, lost) = match self.link.ask(&mut self.inbox, "NOTIFY", &sql).await {
+            Ok(_) => {
+                owner.shared.count(|stats| stats.notified += 1);
+                (Ok(()), Ok(()))
+            }
+            Err(AskError::Refused(error)) => (Err(ListenError::Notify(error)), Ok(())),
+            Err(AskError::Lost(error)) => (Err(ListenError::NotifyUnknown), Err(error)),
+        };
+        // Nobody may be waiting any more.
+        let _ = request.reply.send(reply);
+        lost
+    }
+
+    /// The probe has come to a result.
+    async fn conclude(&mut self, owner: &mut Owner, outcome: Outcome) -> Result<(), ListenError> {
+        match outcome {
+            Outcome::Arrived { after_failure: true } if self.server.pooled => {
+                // Notifications arrive now and did not before: whatever the session had registered is in doubt.
+                let missing = self.listening.len();
+                return Err(ListenError::RegistrationLost { missing });
+            }
+            Outcome::Arrived { .. } => {
+                if self.server.pooled {
+                    self.claim(&owner.settings).await?;
+                }
+                self.tell(owner, Delivery::Proven);
+                owner.report.first(Ok(()));
+            }
+            Outcome::NotArrived => {
+                self.tell(owner, Delivery::Failed);
+                owner.report.first(Err(ListenError::NotDelivered));
+            }
+            Outcome::NotSent(error) => {
+                owner.report.update(|health| health.reason = Some(error));
+                owner.report.first(Ok(()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts into the health what this session knows.
+    fn tell(&self, owner: &Owner, delivery: Delivery) {
+        let reason = match delivery {
+            Delivery::Failed => Some(ListenError::NotDelivered),
+            Delivery::Proven | Delivery::Unproven => self.deaf.values().next().cloned(),
+        };
+        owner.report.update(|health| {
+            health.state = if reason.is_some() {
+                ListenState::Degraded
+            } else {
+                ListenState::Healthy
+            };
+            health.reason = reason;
+            health.server = Some(self.server.clone());
+            health.standby = Some(false);
+            health.delivery = delivery;
+        });
+    }
+
+    /// Says goodbye.
+    pub(super) async fn close(self) {
+        self.link.close(FAREWELL).await;
+    }
+}
+
+/// `could not access status of transaction`: the server has lost a piece of its notification queue's past.
+fn is_queue_trouble(error: &ServerError) -> bool {
+    error.is(&SqlState::UNDEFINED_FILE) || error.to_string().contains("could not access status of transaction")
+}
+
+fn to_connect(error: AskError) -> ListenError {
+    match error {
+        AskError::Refused(error) | AskError::Lost(ListenError::Lost(error)) => ListenError::Connect(error),
+        AskError::Lost(error) => error,
+    }
+}
+
+/// For statements that never fail on a session that is in order.
+pub(super) fn to_lost(error: AskError) -> ListenError {
+    match error {
+        AskError::Refused(error) => ListenError::Lost(error),
+        AskError::Lost(error) => error,
+    }
+}

@@ -1,0 +1,109 @@
+//! Subscribing, being notified, and ending.
+
+use doorbell::listen::{Delivery, ListenError, ListenMultiplexer, ListenState};
+use throwaway_postgres::Database;
+
+use crate::support::{notification, until, within};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_notified_after_subscribing_arrives_in_order() {
+    let database = Database::fresh().unwrap();
+    let mux = ListenMultiplexer::connect(&database.url()).await.unwrap();
+    let health = mux.health();
+    assert_eq!(
+        (health.state, health.delivery),
+        (ListenState::Healthy, Delivery::Proven)
+    );
+    assert!(!health.server.as_ref().unwrap().pooled);
+    assert_eq!(health.standby, Some(false));
+
+    let mut jobs = mux.subscribe("jobs").await.unwrap();
+    let mut same = mux.subscribe("jobs").await.unwrap();
+    let mut other = mux.subscribe("other").await.unwrap();
+    database
+        .psql("SELECT pg_notify('jobs', n::text) FROM generate_series(1, 500) n; NOTIFY other")
+        .unwrap();
+    for subscription in [&mut jobs, &mut same] {
+        for n in 1..=500 {
+            let job = notification(subscription).await;
+            assert_eq!((job.channel(), job.payload()), ("jobs", n.to_string().as_str()));
+        }
+    }
+    let empty = notification(&mut other).await;
+    assert_eq!((empty.channel(), empty.payload()), ("other", ""));
+    let stats = mux.stats();
+    assert_eq!((stats.channels, stats.subscriptions), (2, 3));
+    assert_eq!((stats.listens, stats.notifications, stats.unknown_channel), (2, 501, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn notifies_over_its_own_connection() {
+    let database = Database::fresh().unwrap();
+    let mux = ListenMultiplexer::connect(&database.url()).await.unwrap();
+    let mut quotes = mux.subscribe("it's a \"test\" \\ ").await.unwrap();
+    let payloads = ["", "it's \\n E'x' \"; DROP", "\u{1f514}\n", &"x".repeat(7999)];
+    for payload in payloads {
+        mux.notify("it's a \"test\" \\ ", payload).await.unwrap();
+        assert_eq!(notification(&mut quotes).await.payload(), payload);
+    }
+    assert_eq!(mux.stats().notified, 4);
+    assert!(matches!(
+        mux.notify("jobs", &"x".repeat(8000)).await,
+        Err(ListenError::InvalidPayload(_))
+    ));
+    assert!(matches!(mux.notify("", "x").await, Err(ListenError::InvalidChannel(_))));
+    assert_eq!(mux.stats().notified, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_ends_everything() {
+    let database = Database::fresh().unwrap();
+    let mux = ListenMultiplexer::builder()
+        .url(&database.url())
+        .application_name("ends in order")
+        .connect()
+        .await
+        .unwrap();
+    let mut jobs = mux.subscribe("jobs").await.unwrap();
+    mux.notify("jobs", "last").await.unwrap();
+    within("the shutdown", mux.shutdown()).await;
+    assert_eq!(mux.health().state, ListenState::Closed);
+    assert_eq!(notification(&mut jobs).await.payload(), "last");
+    assert!(within("the end", jobs.recv()).await.is_none());
+    assert!(matches!(jobs.ready().await, Err(ListenError::ShutDown)));
+    assert!(matches!(mux.subscribe("late").await, Err(ListenError::ShutDown)));
+    assert!(matches!(mux.notify("jobs", "late").await, Err(ListenError::ShutDown)));
+    let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ends in order'";
+    // The server notices the farewell in its own time.
+    within("the end of the backend", async {
+        while database.psql(left).unwrap() != "0" {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    within("another shutdown", mux.shutdown()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropping_the_last_handle_ends_every_subscription() {
+    let database = Database::fresh().unwrap();
+    let mux = ListenMultiplexer::connect(&database.url()).await.unwrap();
+    let mut jobs = mux.subscribe("jobs").await.unwrap();
+    let other = mux.clone();
+    drop(mux);
+    other.notify("jobs", "still there").await.unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "still there");
+    drop(other);
+    assert!(within("the end", jobs.recv()).await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lazy_subscription_works_once_it_is_ready() {
+    let database = Database::fresh().unwrap();
+    let mux = ListenMultiplexer::builder().url(&database.url()).start().unwrap();
+    let mut jobs = mux.subscribe_lazy("jobs").unwrap();
+    within("ready", jobs.ready()).await.unwrap();
+    database.psql("NOTIFY jobs, 'one'").unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "one");
+    until(&mux, "health", |health| health.is_listening()).await;
+}
