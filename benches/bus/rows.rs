@@ -1,0 +1,5 @@
+//! What is measured, group by group.
+
+pub(crate) mod appends;
+pub(crate) mod fan_out;
+pub(crate) mod idle;

@@ -1,0 +1,212 @@
+//! One event to many subscribers: how long until the last one has it, and what that costs.
+
+use std::collections::HashMap;
+
+use throwaway_postgres::Server;
+
+use crate::bus::candidates::{Failure, Who};
+use crate::bus::options::Options;
+use crate::bus::report::{Report, median};
+use crate::bus::servers;
+use crate::bus::worker::publish::Load;
+use crate::bus::worker::{Job, Worker, publish, subscribe};
+use crate::table::layout::{Align, Table};
+
+/// Connections that a process of doorbell or pg-bus has for other things than listening.
+const CONNECTIONS: u32 = 4;
+/// What the server's default limit of 100 leaves for everything else but listeners: less three for superusers, four for the
+/// publisher, and one to look on.
+const ALL_CONNECTIONS: u32 = 92;
+
+/// A situation.
+#[derive(Clone, Copy, Debug)]
+struct Scene {
+    name: &'static str,
+    subscribers: usize,
+    streams: usize,
+    events: usize,
+    rate: f64,
+    burst: usize,
+}
+
+const SCENES: &[Scene] = &[
+    scene("80 on one stream", 80, 1, 2_000, 500.0, 1),
+    scene("1,000 on one stream", 1_000, 1, 2_000, 500.0, 1),
+    scene("10,000 on one stream", 10_000, 1, 1_000, 250.0, 1),
+    scene("10,000 on 1,000 streams", 10_000, 1_000, 4_000, 500.0, 1),
+    scene("bursts of 1,000", 80, 1, 10_000, 1_000.0, 1_000),
+];
+
+const fn scene(
+    name: &'static str,
+    subscribers: usize,
+    streams: usize,
+    events: usize,
+    rate: f64,
+    burst: usize,
+) -> Scene {
+    Scene {
+        name,
+        subscribers,
+        streams,
+        events,
+        rate,
+        burst,
+    }
+}
+
+/// Where the events come from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum From {
+    /// The process that holds the subscriptions, by the same bus.
+    Within,
+    /// Another process.
+    Without,
+}
+
+impl From {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Within => "this process",
+            Self::Without => "another",
+        }
+    }
+}
+
+/// What one round found.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    outcome: subscribe::Outcome,
+    transactions: u64,
+}
+
+type Key = (&'static str, Who, From);
+
+pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let mut all: HashMap<Key, Vec<Measured>> = HashMap::new();
+    for scene in SCENES {
+        let takes_part = takes_part(scene);
+        let scene = if options.is_measuring() { *scene } else { small(*scene) };
+        for round in 0..options.rounds() {
+            for from in [From::Without, From::Within] {
+                for &who in takes_part {
+                    eprintln!(
+                        "fan_out: {}, from {}, {}, round {}",
+                        scene.name,
+                        from.name(),
+                        who.name(),
+                        round + 1
+                    );
+                    let measured = one(server, scene, who, from)?;
+                    report.count(format!("{}, {}", scene.name, who.name()), measured.outcome.wrongs);
+                    all.entry((scene.name, who, from)).or_default().push(measured);
+                }
+            }
+        }
+    }
+    figures(&all, report);
+    Ok(())
+}
+
+/// The same in little: one that only has to work.
+fn small(scene: Scene) -> Scene {
+    Scene {
+        subscribers: if scene.streams > 1 { 40 } else { 8 },
+        streams: scene.streams.min(20),
+        events: 40,
+        rate: 500.0,
+        burst: scene.burst.min(20),
+        ..scene
+    }
+}
+
+fn takes_part(scene: &Scene) -> &'static [Who] {
+    // Every subscriber of the naive design has a connection.
+    if scene.subscribers <= 80 {
+        &[Who::Naive, Who::PgBus]
+    } else {
+        &[Who::PgBus]
+    }
+}
+
+fn one(server: &Server, scene: Scene, who: Who, from: From) -> Result<Measured, Failure> {
+    let database = servers::database(server)?;
+    let load = Load {
+        streams: scene.streams,
+        events: scene.events,
+        rate: scene.rate,
+        burst: scene.burst,
+    };
+    let mut subscriber = Worker::start(&Job::Subscribe(subscribe::Job {
+        who,
+        url: server.url_for(&database),
+        port: server.port(),
+        connections: if who == Who::Naive {
+            ALL_CONNECTIONS - scene.subscribers as u32
+        } else {
+            CONNECTIONS
+        },
+        subscribers: scene.subscribers,
+        load,
+        warm_up: scene.events / 10,
+        publishes: from == From::Within,
+    }))?;
+    let publisher = match from {
+        From::Within => None,
+        From::Without => Some(Worker::start(&Job::Publish(publish::Job {
+            who,
+            url: server.url_for(&database),
+            load,
+        }))?),
+    };
+    subscriber.go()?;
+    if let Some(publisher) = publisher {
+        publisher.run::<()>()?;
+    }
+    let outcome: subscribe::Outcome = subscriber.outcome()?;
+    Ok(Measured {
+        outcome,
+        transactions: servers::transactions(server, &database)?,
+    })
+}
+
+fn figures(all: &HashMap<Key, Vec<Measured>>, report: &mut Report) {
+    let mut table = Table::new(&[
+        ("subscribers", Align::Left),
+        ("published by", Align::Left),
+        ("bus", Align::Left),
+        ("p50 ms", Align::Right),
+        ("p99", Align::Right),
+        ("max", Align::Right),
+        ("connections", Align::Right),
+        ("reads/event", Align::Right),
+        ("transactions/event", Align::Right),
+        ("CPU s", Align::Right),
+        ("MiB", Align::Right),
+    ]);
+    for scene in SCENES {
+        for from in [From::Without, From::Within] {
+            for &who in takes_part(scene) {
+                let Some(rounds) = all.get(&(scene.name, who, from)) else {
+                    continue;
+                };
+                let of = |figure: &dyn Fn(&Measured) -> f64| median(rounds.iter().map(figure));
+                let per_event = |count: f64| format!("{:.2}", count / scene.events as f64);
+                table.row(&[
+                    scene.name.to_owned(),
+                    from.name().to_owned(),
+                    who.name().to_owned(),
+                    format!("{:.2}", of(&|round| round.outcome.latency.p50)),
+                    format!("{:.2}", of(&|round| round.outcome.latency.p99)),
+                    format!("{:.1}", of(&|round| round.outcome.latency.max)),
+                    format!("{:.0}", of(&|round| round.outcome.connections as f64)),
+                    per_event(of(&|round| round.outcome.reads as f64)),
+                    per_event(of(&|round| round.transactions as f64)),
+                    format!("{:.2}", of(&|round| round.outcome.cpu)),
+                    format!("{:.0}", of(&|round| round.outcome.resident)),
+                ]);
+            }
+        }
+    }
+    report.section("Fan-out: from the append to the last delivery", &table);
+}

@@ -1,0 +1,54 @@
+//! Ten thousand subscriptions while nothing happens.
+
+use throwaway_postgres::Server;
+
+use crate::bus::candidates::{Failure, Who};
+use crate::bus::options::Options;
+use crate::bus::report::Report;
+use crate::bus::servers;
+use crate::bus::worker::{Job, Worker, idle};
+use crate::table::layout::{Align, Table};
+
+/// Ten thousand connections are more than any server has.
+const TAKE_PART: &[Who] = &[Who::PgBus];
+
+pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let subscribers = if options.is_measuring() { 10_000 } else { 100 };
+    let mut table = Table::new(&[
+        ("subscribers", Align::Left),
+        ("bus", Align::Left),
+        ("they hold, MiB", Align::Right),
+        ("all, MiB", Align::Right),
+        ("CPU, % of a core", Align::Right),
+        ("connections", Align::Right),
+        ("reads", Align::Right),
+        ("transactions", Align::Right),
+    ]);
+    for streams in [1, subscribers / 10] {
+        for &who in TAKE_PART {
+            eprintln!("idle: {subscribers} on {streams}, {}", who.name());
+            let database = servers::database(server)?;
+            let worker = Worker::start(&Job::Idle(idle::Job {
+                who,
+                url: server.url_for(&database),
+                port: server.port(),
+                subscribers,
+                streams,
+                seconds: options.seconds(10.0),
+            }))?;
+            let outcome: idle::Outcome = worker.run()?;
+            table.row(&[
+                format!("{subscribers} on {streams} streams"),
+                who.name().to_owned(),
+                format!("{:.1}", outcome.held),
+                format!("{:.1}", outcome.resident),
+                format!("{:.2}", 100.0 * outcome.cpu),
+                outcome.connections.to_string(),
+                outcome.reads.to_string(),
+                servers::transactions(server, &database)?.to_string(),
+            ]);
+        }
+    }
+    report.section("Idle for ten seconds", &table);
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Who got what, and when the last one had it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use super::tick;
+
+/// Of one process: every event, and how many of its subscribers still lack it.
+///
+/// Events go round the streams: event k is number k / streams + 1 of stream k % streams. All counters are relaxed: each is
+/// exact by itself, and they are read together only once `finished` has been signalled, which orders what came before.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    streams: usize,
+    warm_up: usize,
+    missing: Vec<AtomicU32>,
+    events_left: AtomicU64,
+    deliveries: AtomicU64,
+    lost: AtomicU64,
+    repeated: AtomicU64,
+    reordered: AtomicU64,
+    last_delivery: Mutex<Histogram<u64>>,
+    finished_at: AtomicU64,
+    finished: Notify,
+}
+
+/// What went wrong: all zero, if nothing did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub(crate) struct Wrongs {
+    pub(crate) lost: u64,
+    pub(crate) repeated: u64,
+    pub(crate) reordered: u64,
+}
+
+/// Time from just before the publishing call until the last subscriber has the event.
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+}
+
+impl Latency {
+    /// In milliseconds, from a histogram of microseconds.
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            p50: at(0.5),
+            p99: at(0.99),
+            max: histogram.max() as f64 / 1e3,
+        }
+    }
+}
+
+/// A histogram of microseconds up to a minute.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000, 3).expect("bounds that make sense")
+}
+
+impl Tally {
+    /// For `events` events to `subscribers` subscribers, both spread evenly over the streams. The first `warm_up` events are
+    /// checked, but not timed.
+    pub(crate) fn new(streams: usize, subscribers: usize, events: usize, warm_up: usize) -> Arc<Self> {
+        assert_eq!(
+            (subscribers % streams, events % streams),
+            (0, 0),
+            "the same number for each stream"
+        );
+        let each = u32::try_from(subscribers / streams).expect("a number of subscribers");
+        Arc::new(Self {
+            streams,
+            warm_up,
+            missing: (0..events).map(|_| AtomicU32::new(each)).collect(),
+            events_left: AtomicU64::new(events as u64),
+            deliveries: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            repeated: AtomicU64::new(0),
+            reordered: AtomicU64::new(0),
+            last_delivery: Mutex::new(histogram()),
+            finished_at: AtomicU64::new(0),
+            finished: Notify::new(),
+        })
+    }
+
+    /// The account of one subscriber to a stream.
+    pub(crate) fn receipt(self: &Arc<Self>, stream: usize) -> Receipt {
+        Receipt {
+            tally: Arc::clone(self),
+            stream,
+            next: 1,
+        }
+    }
+
+    /// Returns once every subscriber has every event.
+    pub(crate) async fn finished(&self) {
+        self.finished.notified().await;
+        // For whoever asks next.
+        self.finished.notify_one();
+    }
+
+    /// How many deliveries there have been.
+    pub(crate) fn deliveries(&self) -> u64 {
+        self.deliveries.load(Ordering::Relaxed)
+    }
+
+    /// When the last delivery was, in nanoseconds since 1970.
+    pub(crate) fn finished_at(&self) -> u64 {
+        self.finished_at.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn latency(&self) -> Latency {
+        Latency::of(&self.last_delivery.lock().expect("nobody panics with it"))
+    }
+
+    /// What went wrong until now; what has not arrived counts as lost.
+    pub(crate) fn wrongs(&self) -> Wrongs {
+        let missing: u64 = self
+            .missing
+            .iter()
+            .map(|missing| u64::from(missing.load(Ordering::Relaxed)))
+            .sum();
+        Wrongs {
+            lost: missing.max(self.lost.load(Ordering::Relaxed)),
+            repeated: self.repeated.load(Ordering::Relaxed),
+            reordered: self.reordered.load(Ordering::Relaxed),
+        }
+    }
+
+    fn delivered(&self, stream: usize, number: u64, sent: u64) {
+        self.deliveries.fetch_add(1, Ordering::Relaxed);
+        let event = (number as usize - 1) * self.streams + stream;
+        let Some(missing) = self.missing.get(event) else { return };
+        if missing.fetch_sub(1, Ordering::Relaxed) != 1 {
+            return;
+        }
+        let now = tick::now();
+        if event >= self.warm_up {
+            let micros = now.saturating_sub(sent) / 1_000;
+            self.last_delivery
+                .lock()
+                .expect("nobody panics with it")
+                .saturating_record(micros.max(1));
+        }
+        if self.events_left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.finished_at.store(now, Ordering::Relaxed);
+            self.finished.notify_one();
+        }
+    }
+}
+
+/// What one subscriber has received.
+#[derive(Debug)]
+pub(crate) struct Receipt {
+    tally: Arc<Tally>,
+    stream: usize,
+    next: u64,
+}
+
+impl Receipt {
+    /// Takes down that the subscriber has received this event.
+    pub(crate) fn take(&mut self, number: u64, sent: u64) {
+        let tally = &self.tally;
+        if number < self.next {
+            let wrong = if number + 1 == self.next {
+                &tally.repeated
+            } else {
+                &tally.reordered
+            };
+            wrong.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        tally.lost.fetch_add(number - self.next, Ordering::Relaxed);
+        self.next = number + 1;
+        tally.delivered(self.stream, number, sent);
+    }
+}
