@@ -36,6 +36,11 @@ pub enum BusError {
         /// What is possible.
         bounds: &'static str,
     },
+    /// The connection that listens for doorbells does not stand, or its LISTEN failed. The bus goes on trying, and delivers by
+    /// polling meanwhile.
+    #[cfg(feature = "postgres")]
+    #[error("the bus does not hear doorbells: {0}")]
+    Listen(#[from] crate::listen::ListenError),
     /// The call needs a tokio runtime, and there is none.
     #[cfg(feature = "postgres")]
     #[error("the bus needs a tokio runtime: call it from inside one")]

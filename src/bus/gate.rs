@@ -46,13 +46,6 @@ impl<T: Clone> Gate<T> {
         }
     }
 
-    pub(crate) fn get(&self) -> Option<T> {
-        match &*self.0.lock() {
-            State::Shut { .. } => None,
-            State::Open(value) => Some(value.clone()),
-        }
-    }
-
     /// Completes when the value is set.
     pub(crate) fn opened(self: Arc<Self>) -> Opened<T> {
         Opened {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::hub::{Attached, Hub, HubSettings};
 use super::pages::{Pages, Source};
 use super::{BusError, BusStats, BusSubscription, EventBus, FleetEvent, StreamEvent, SubscribeOptions};
-use crate::store::{MemoryStore, Page, Store as _, check_stream_key};
+use crate::store::{MemoryStore, Page, Record, Store as _, check_stream_key};
 
 const SETTINGS: HubSettings = HubSettings {
     stream_capacity: 256,
@@ -154,7 +154,7 @@ impl<E: StreamEvent> LocalBus<E> {
         let event = {
             let _order = bus.order.lock();
             let event = bus.store.append_now(event)?;
-            if bus.hub.enqueue(&event) {
+            if bus.hub.enqueue(event.stream_key(), &Record::from_event(event.clone())) {
                 bus.hub.counters.events_delivered.add(1);
                 bus.hub.counters.events_local.add(1);
             }

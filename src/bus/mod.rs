@@ -1,6 +1,8 @@
 //! The event bus: every subscriber of a stream gets every event that the store holds, once and in order.
 
 mod bus_event;
+#[cfg(feature = "postgres")]
+mod distributed;
 mod error;
 mod event_bus;
 mod fleet_event;
@@ -15,6 +17,8 @@ mod stream_event;
 mod subscription;
 
 pub use bus_event::{BusEvent, Gap, Rewound};
+#[cfg(feature = "postgres")]
+pub use distributed::{BusHealth, BusState, DEFAULT_CHANNEL, DistributedBus, DistributedBusBuilder};
 pub use error::BusError;
 pub use event_bus::EventBus;
 pub use fleet_event::{FleetEvent, FleetEventKind};

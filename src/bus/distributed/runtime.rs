@@ -6,13 +6,13 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 /// Where the bus's tasks run, and how they end.
 pub(super) struct Runtime {
     handle: OnceLock<Handle>,
     closing: watch::Sender<bool>,
-    tasks: Mutex<Vec<AbortHandle>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Runtime {
@@ -37,12 +37,6 @@ impl Runtime {
         *self.closing.borrow()
     }
 
-    /// Completes when the bus is being closed.
-    pub(super) async fn closed(&self) {
-        let mut closing = self.closing.subscribe();
-        let _ = closing.wait_for(|&closing| closing).await; // an error would mean that the sender is gone, which `self` has
-    }
-
     /// Runs a task until it ends or the bus is closed. Drops it if there is no runtime yet, or any more.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let Some(handle) = self.handle.get() else { return };
@@ -56,13 +50,14 @@ impl Runtime {
         });
         let mut tasks = self.tasks.lock();
         tasks.retain(|task| !task.is_finished());
-        tasks.push(task.abort_handle());
+        tasks.push(task);
     }
 
-    /// How many tasks have not ended.
-    pub(super) fn alive(&self) -> usize {
-        let mut tasks = self.tasks.lock();
-        tasks.retain(|task| !task.is_finished());
-        tasks.len()
+    /// Completes when no task is left, which is soon after [`close`](Self::close).
+    pub(super) async fn ended(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            let _ = task.await; // it was dropped with its runtime, or has panicked: it has ended
+        }
     }
 }

@@ -9,6 +9,15 @@ use super::{Item, NoticeKind};
 use crate::bus::StreamEvent;
 use crate::store::{EventId, Page, Record};
 
+/// How far a stream is delivered.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor {
+    pub(crate) stream: StreamRef,
+    pub(crate) seq: u64,
+    /// The identity of the event there, if it is known.
+    pub(crate) id: Option<EventId>,
+}
+
 /// What became of a page.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Delivered {
@@ -143,17 +152,10 @@ impl<E: StreamEvent> Hub<E> {
         Delivered { events, unfounded }
     }
 
-    /// An event that this process has appended itself. Goes out at once if it is the next of a stream that somebody listens
-    /// to, else it is read from the store like any other. True if it went out.
-    pub(crate) fn offer(&self, event: &E) -> bool {
-        let sent = self.enqueue(event);
-        self.outbox.flush();
-        sent
-    }
-
-    /// As [`offer`](Self::offer), and leaves it to the caller to [`flush`](Self::flush).
-    pub(crate) fn enqueue(&self, event: &E) -> bool {
-        let (key, seq) = (event.stream_key(), event.seq());
+    /// An event that this process has appended itself. Goes out with the next [`flush`](Self::flush) if it is the next of a stream
+    /// that somebody listens to, else it is read from the store like any other. True if it goes out.
+    pub(crate) fn enqueue(&self, key: &str, record: &Record<E>) -> bool {
+        let seq = record.seq;
         let mut table = self.table.lock();
         let slot = match table.by_key.get(key) {
             Some(&slot) => slot,
@@ -177,7 +179,7 @@ impl<E: StreamEvent> Hub<E> {
             return false;
         }
         let mut items = Vec::with_capacity(1);
-        take_next(stream, slot, Record::from_event(event.clone()), &mut items);
+        take_next(stream, slot, record.clone(), &mut items);
         self.send(&mut table, slot, items);
         true
     }
@@ -202,20 +204,18 @@ impl<E: StreamEvent> Hub<E> {
         }
     }
 
-    /// The places whose identities tell whether the history is still the one that was delivered: for each stream, how far it
-    /// is delivered, and what is known of the event there.
-    pub(crate) fn cursors(&self) -> Vec<(StreamRef, u64, Option<EventId>)> {
+    /// How far each stream is delivered, and what is known of the event there. All streams, or those that have subscriptions
+    /// of their own.
+    pub(crate) fn cursors(&self, all: bool) -> Vec<Cursor> {
         let table = self.table.lock();
         table
             .slots()
+            .filter(|(_, stream)| all || stream.subscriptions > 0)
             .filter_map(|(slot, stream)| {
-                let cursor = stream.cursor?;
-                let reference = StreamRef {
-                    slot,
-                    key: Arc::clone(&stream.key),
-                    version: stream.version,
-                };
-                Some((reference, cursor, stream.recent.at(cursor)))
+                let seq = stream.cursor?;
+                let id = stream.recent.at(seq);
+                let stream = StreamRef { slot, key: Arc::clone(&stream.key), version: stream.version };
+                Some(Cursor { stream, seq, id })
             })
             .collect()
     }

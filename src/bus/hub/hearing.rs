@@ -65,6 +65,46 @@ impl<E: Send + Sync + 'static> Hub<E> {
         Heard::News
     }
 
+    /// A stream reaches up to `high_water`, as a sweep has found. True if that is news.
+    pub(crate) fn found(&self, key: &str, high_water: u64) -> bool {
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        if let Some(&slot) = table.by_key.get(key) {
+            let stream = table.stream_mut(slot);
+            let news = high_water > stream.wanted && stream.cursor.is_none_or(|cursor| high_water > cursor);
+            stream.wanted = stream.wanted.max(high_water);
+            if stream.cursor.is_some_and(|cursor| high_water > cursor) {
+                table.queue(slot);
+            }
+            return news;
+        }
+        if table.all.subscriptions == 0 {
+            return false;
+        }
+        match &mut table.all.baseline {
+            Baseline::Complete(cold) => match cold.get_mut(key) {
+                Some(cursor) if high_water <= *cursor => {
+                    *cursor = high_water; // less only if the history is another one
+                    false
+                }
+                _ => {
+                    let cursor = cold.remove(key).unwrap_or(0);
+                    if cursor == high_water {
+                        return false;
+                    }
+                    let slot = table.insert(Arc::from(key), Some(cursor));
+                    let started_at = table.all.started_at;
+                    let stream = table.stream_mut(slot);
+                    stream.started_at = started_at;
+                    stream.wanted = high_water;
+                    table.queue(slot);
+                    true
+                }
+            },
+            Baseline::Missing | Baseline::Unknown => false,
+        }
+    }
+
     fn hear_of_unknown(&self, table: &mut Table<E>, key: &str, seqs: RangeInclusive<u64>) -> Heard {
         if let Some(known) = table.unverified.get_mut(key) {
             let wider = *known.start().min(seqs.start())..=*known.end().max(seqs.end());

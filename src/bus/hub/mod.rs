@@ -14,8 +14,8 @@ mod starting;
 mod stream;
 mod table;
 
-pub(crate) use delivering::Delivered;
+pub(crate) use delivering::Cursor;
 pub(crate) use hearing::Heard;
 pub(crate) use item::{Item, Notice, NoticeKind};
 pub(crate) use stream::{Slot, StreamRef};
-pub(crate) use table::{Attached, Hub, HubSettings, Range, Start, StartGate, UNSET};
+pub(crate) use table::{Attached, Hub, HubSettings, Start, StartGate, UNSET};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::stream::{Slot, StreamRef};
 use super::table::{Baseline, Hub, Start, StartGate, Table};
-use crate::bus::BusError;
 
 impl<E: Send + Sync + 'static> Hub<E> {
     /// Streams whose high-water the worker has to ask for.
@@ -63,19 +62,6 @@ impl<E: Send + Sync + 'static> Hub<E> {
             gate.set(Ok(start));
         }
         self.outbox.flush();
-    }
-
-    /// The store cannot say where a stream stands, and never will.
-    pub(crate) fn refuse(&self, StreamRef { slot, version, .. }: &StreamRef, error: &BusError) {
-        let mut table = self.table.lock();
-        let Some(stream) = table.current(*slot, *version) else {
-            return;
-        };
-        let gates = std::mem::take(&mut stream.starting);
-        drop(table);
-        for gate in gates {
-            gate.set(Err(error.clone()));
-        }
     }
 
     /// Whether somebody listens to all streams, and waits for a baseline.

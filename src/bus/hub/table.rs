@@ -403,10 +403,6 @@ impl<E: Send + Sync + 'static> Hub<E> {
         }
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.table.lock().closed
-    }
-
     /// How many subscriptions there are.
     pub(crate) fn subscriptions(&self) -> usize {
         let table = self.table.lock();
