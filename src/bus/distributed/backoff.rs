@@ -11,7 +11,11 @@ pub(super) struct Backoff {
 
 impl Backoff {
     pub(super) fn new(first: Duration, most: Duration) -> Self {
-        Self { first, most, limit: first }
+        Self {
+            first,
+            most,
+            limit: first,
+        }
     }
 
     pub(super) fn reset(&mut self) {

@@ -29,7 +29,12 @@ struct Waiting {
 
 impl Bells {
     pub(super) fn new(most: usize, counters: Arc<Counters>) -> Self {
-        Self { waiting: Mutex::default(), arrived: Notify::new(), most, counters }
+        Self {
+            waiting: Mutex::default(),
+            arrived: Notify::new(),
+            most,
+            counters,
+        }
     }
 
     /// Rings for an event, soon.

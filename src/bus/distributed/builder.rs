@@ -64,7 +64,11 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
                 page: 512,
                 streams_per_read: 256,
             },
-            hub: HubSettings { stream_capacity: 256, all_capacity: 4096, pending_streams: 10_000 },
+            hub: HubSettings {
+                stream_capacity: 256,
+                all_capacity: 4096,
+                pending_streams: 10_000,
+            },
         }
     }
 
@@ -84,8 +88,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         if !self.listen_set {
             let options = pool.clone();
             self.listen = Some(
-                ListenMultiplexer::builder()
-                    .config_source(move || ListenConfig::from_sqlx(&options.connect_options())),
+                ListenMultiplexer::builder().config_source(move || ListenConfig::from_sqlx(&options.connect_options())),
             );
         }
         self.pool = Some(pool);
@@ -158,7 +161,9 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
     /// A setting is outside its bounds, or nothing says where the server is.
     pub fn start(self) -> Result<DistributedBus<E>, BusError> {
         self.check()?;
-        let listen = self.listen.ok_or_else(|| invalid("server", "not set", "a url, a pool or a listener"))?;
+        let listen = self
+            .listen
+            .ok_or_else(|| invalid("server", "not set", "a url, a pool or a listener"))?;
         let counters = Arc::<Counters>::default();
         let nudges = Arc::<Nudges>::default();
         let runtime = Arc::new(Runtime::new());
@@ -186,7 +191,10 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             listener: OnceLock::new(),
         });
         let _ = inner.start(); // outside a runtime: later
-        Ok(DistributedBus { alive: Arc::new(Alive(Arc::clone(&inner))), inner })
+        Ok(DistributedBus {
+            alive: Arc::new(Alive(Arc::clone(&inner))),
+            inner,
+        })
     }
 
     /// As [`start`](Self::start), and waits until the listening connection stands.
@@ -202,16 +210,18 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
 
     fn check(&self) -> Result<(), BusError> {
         let shortest = Duration::from_millis(10);
-        for (setting, value) in
-            [("sweep_interval", self.settings.sweep_interval), ("poll_interval", self.settings.poll_interval)]
-        {
+        for (setting, value) in [
+            ("sweep_interval", self.settings.sweep_interval),
+            ("poll_interval", self.settings.poll_interval),
+        ] {
             if value < shortest {
                 return Err(invalid(setting, format!("{value:?}"), "at least 10 ms"));
             }
         }
-        for (setting, value) in
-            [("stream_capacity", self.hub.stream_capacity), ("all_capacity", self.hub.all_capacity)]
-        {
+        for (setting, value) in [
+            ("stream_capacity", self.hub.stream_capacity),
+            ("all_capacity", self.hub.all_capacity),
+        ] {
             if !(2..=1 << 20).contains(&value) {
                 return Err(invalid(setting, value.to_string(), "2 to 2^20"));
             }
@@ -220,17 +230,30 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             return Err(invalid("page", "0", "at least 1"));
         }
         if self.settings.bell_spacing > Duration::from_secs(60) {
-            return Err(invalid("bell_spacing", format!("{:?}", self.settings.bell_spacing), "at most 60 s"));
+            return Err(invalid(
+                "bell_spacing",
+                format!("{:?}", self.settings.bell_spacing),
+                "at most 60 s",
+            ));
         }
-        if self.settings.channel.is_empty() || self.settings.channel.len() > 63 || self.settings.channel.contains('\0') {
-            return Err(invalid("channel", format!("{:?}", self.settings.channel), "1 to 63 bytes without NUL"));
+        if self.settings.channel.is_empty() || self.settings.channel.len() > 63 || self.settings.channel.contains('\0')
+        {
+            return Err(invalid(
+                "channel",
+                format!("{:?}", self.settings.channel),
+                "1 to 63 bytes without NUL",
+            ));
         }
         Ok(())
     }
 }
 
 fn invalid(setting: &'static str, value: impl Into<String>, bounds: &'static str) -> BusError {
-    BusError::InvalidSetting { setting, value: value.into(), bounds }
+    BusError::InvalidSetting {
+        setting,
+        value: value.into(),
+        bounds,
+    }
 }
 
 /// One connection for bells, opened when the first one rings. None if the url is one that only the listener understands; then bells go
@@ -246,6 +269,8 @@ fn bell_pool(url: &str) -> Option<PgPool> {
 
 impl<E: StreamEvent> fmt::Debug for DistributedBusBuilder<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DistributedBusBuilder").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("DistributedBusBuilder")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }

@@ -13,7 +13,9 @@ pub(super) async fn listen<E: StreamEvent>(inner: Arc<Inner<E>>, listener: Liste
     let mut doorbells = match listener.subscribe_lazy(&inner.settings.channel) {
         Ok(doorbells) => doorbells,
         Err(error) => {
-            inner.health.listener(false, Some(crate::listen::ListenError::from(error).into()));
+            inner
+                .health
+                .listener(false, Some(crate::listen::ListenError::from(error).into()));
             return;
         }
     };

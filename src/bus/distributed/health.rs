@@ -153,7 +153,9 @@ impl HealthBoard {
             if changed {
                 shown.since = SystemTime::now();
                 match &reason {
-                    Some(reason) => tracing::warn!(from = ?shown.state, to = ?state, %reason, "the event bus has changed its state"),
+                    Some(reason) => {
+                        tracing::warn!(from = ?shown.state, to = ?state, %reason, "the event bus has changed its state")
+                    }
                     None => tracing::info!(from = ?shown.state, to = ?state, "the event bus has changed its state"),
                 }
             }

@@ -81,7 +81,10 @@ impl<E: StreamEvent> Drop for Alive<E> {
 
 impl<E: StreamEvent> Clone for DistributedBus<E> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), alive: Arc::clone(&self.alive) }
+        Self {
+            inner: Arc::clone(&self.inner),
+            alive: Arc::clone(&self.alive),
+        }
     }
 }
 
@@ -127,7 +130,10 @@ impl DistributedBus {
     /// ```
     #[must_use]
     pub fn new(pool: PgPool, store: Arc<dyn Store>) -> Self {
-        Self::builder(store).pool(pool).start().expect("the default settings are within their bounds")
+        Self::builder(store)
+            .pool(pool)
+            .start()
+            .expect("the default settings are within their bounds")
     }
 }
 
@@ -403,7 +409,9 @@ impl<E: StreamEvent> DistributedBus<E> {
 
 /// An event that was appended just now.
 fn decoded<E: StreamEvent>(record: Record<E>) -> Result<E, BusError> {
-    record.event.map_err(|error| crate::store::StoreError::other(error).into())
+    record
+        .event
+        .map_err(|error| crate::store::StoreError::other(error).into())
 }
 
 impl<E: StreamEvent> EventBus<E> for DistributedBus<E> {

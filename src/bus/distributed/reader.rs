@@ -18,7 +18,10 @@ pub(super) async fn read<E: StreamEvent>(inner: Arc<Inner<E>>) {
         }
         let wanted: Vec<_> = ranges
             .iter()
-            .map(|range| ReplayRange { stream_key: Arc::clone(&range.key), after: range.after })
+            .map(|range| ReplayRange {
+                stream_key: Arc::clone(&range.key),
+                after: range.after,
+            })
             .collect();
         inner.counters.reads.add(1);
         let pages = match inner.store.replay_many(&wanted, inner.settings.page).await {

@@ -20,7 +20,10 @@ const NOTED: usize = 4000;
 /// Compares the last delivered event of each stream with what the store has in its place.
 pub(super) async fn look_for_rewinds<E: StreamEvent>(inner: &Inner<E>, cursors: &[Cursor]) -> Result<(), StoreError> {
     for chunk in cursors.chunks(AT_A_TIME) {
-        let places: Vec<_> = chunk.iter().map(|cursor| (Arc::clone(&cursor.stream.key), cursor.seq)).collect();
+        let places: Vec<_> = chunk
+            .iter()
+            .map(|cursor| (Arc::clone(&cursor.stream.key), cursor.seq))
+            .collect();
         let identities = inner.store.identities(&places).await?;
         inner.health.store_answered();
         for (cursor, there) in chunk.iter().zip(identities) {
@@ -67,9 +70,16 @@ fn newest_common(remembered: &[(u64, EventId)], now: &[Option<EventId>]) -> Opti
 /// Asks for the identities of events that were delivered without: those that this process has appended itself, and those that were
 /// there before.
 pub(super) async fn note_identities<E: StreamEvent>(inner: &Inner<E>, cursors: &[Cursor]) -> Result<(), StoreError> {
-    let unknown: Vec<_> = cursors.iter().filter(|cursor| cursor.seq > 0 && cursor.id.is_none()).take(NOTED).collect();
+    let unknown: Vec<_> = cursors
+        .iter()
+        .filter(|cursor| cursor.seq > 0 && cursor.id.is_none())
+        .take(NOTED)
+        .collect();
     for chunk in unknown.chunks(AT_A_TIME) {
-        let places: Vec<_> = chunk.iter().map(|cursor| (Arc::clone(&cursor.stream.key), cursor.seq)).collect();
+        let places: Vec<_> = chunk
+            .iter()
+            .map(|cursor| (Arc::clone(&cursor.stream.key), cursor.seq))
+            .collect();
         let identities = inner.store.identities(&places).await?;
         for (cursor, id) in chunk.iter().zip(identities) {
             if let Some(id) = id {
@@ -88,7 +98,10 @@ mod tests {
     fn the_newest_common_event() {
         let remembered = [(3, EventId(30)), (4, EventId(40)), (5, EventId(50))];
         let now = |ids: [Option<u128>; 3]| ids.map(|id| id.map(EventId));
-        assert_eq!(newest_common(&remembered, &now([Some(30), Some(40), Some(51)])), Some(4));
+        assert_eq!(
+            newest_common(&remembered, &now([Some(30), Some(40), Some(51)])),
+            Some(4)
+        );
         assert_eq!(newest_common(&remembered, &now([Some(30), None, None])), Some(3));
         assert_eq!(newest_common(&remembered, &now([None, Some(41), Some(51)])), None);
         assert_eq!(newest_common(&[], &[]), None);

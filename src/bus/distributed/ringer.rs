@@ -52,14 +52,21 @@ pub(super) async fn send<E: StreamEvent>(inner: &Inner<E>, payloads: &[String]) 
     {
         // The simple protocol needs no prepared statement, so it goes through every pooler.
         let statement = statement(&inner.settings.channel, payloads);
-        let sent = timeout(SERVER_PATIENCE, sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut *connection)).await;
+        let sent = timeout(
+            SERVER_PATIENCE,
+            sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut *connection),
+        )
+        .await;
         return match sent {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(StoreError::other(error).into()),
             Err(_) => {
                 // Its answer may still come, so nobody else is to have this connection.
                 connection.close_on_drop();
-                Err(StoreError::Unavailable { reason: format!("no answer within {SERVER_PATIENCE:?}") }.into())
+                Err(StoreError::Unavailable {
+                    reason: format!("no answer within {SERVER_PATIENCE:?}"),
+                }
+                .into())
             }
         };
     }

@@ -17,7 +17,11 @@ pub(super) struct Runtime {
 
 impl Runtime {
     pub(super) fn new() -> Self {
-        Self { handle: OnceLock::new(), closing: watch::Sender::new(false), tasks: Mutex::default() }
+        Self {
+            handle: OnceLock::new(),
+            closing: watch::Sender::new(false),
+            tasks: Mutex::default(),
+        }
     }
 
     /// True for the first call from inside a runtime: that is where the bus lives from then on.

@@ -25,14 +25,23 @@ pub(super) struct StoreSource<E: StreamEvent> {
 
 impl<E: StreamEvent> StoreSource<E> {
     pub(super) fn new(store: Arc<dyn Store<E>>, runtime: Arc<Runtime>, counters: Arc<Counters>) -> Self {
-        Self { store, runtime, permits: Arc::new(Semaphore::new(AT_A_TIME)), counters }
+        Self {
+            store,
+            runtime,
+            permits: Arc::new(Semaphore::new(AT_A_TIME)),
+            counters,
+        }
     }
 }
 
 impl<E: StreamEvent> Source<E> for StoreSource<E> {
     fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<E>>> {
         let (mut answer, page) = oneshot::channel();
-        let (store, permits, counters) = (Arc::clone(&self.store), Arc::clone(&self.permits), Arc::clone(&self.counters));
+        let (store, permits, counters) = (
+            Arc::clone(&self.store),
+            Arc::clone(&self.permits),
+            Arc::clone(&self.counters),
+        );
         let read = async move {
             let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
             loop {

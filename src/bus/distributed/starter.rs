@@ -36,9 +36,8 @@ pub(super) async fn start<E: StreamEvent>(inner: Arc<Inner<E>>) {
 async fn listener_has_answered<E: StreamEvent>(inner: &Inner<E>) {
     let Ok(listener) = inner.listener() else { return };
     let mut changes = listener.health_changes();
-    let answered = async {
-        while changes.latest().state == ListenState::Connecting && changes.changed().await.is_some() {}
-    };
+    let answered =
+        async { while changes.latest().state == ListenState::Connecting && changes.changed().await.is_some() {} };
     let _ = tokio::time::timeout(PATIENCE, answered).await; // late or not, subscriptions start
 }
 

@@ -36,7 +36,11 @@ pub(super) async fn sweep<E: StreamEvent>(inner: Arc<Inner<E>>) {
         match sweep_once(&inner, away).await {
             Ok(()) => {
                 backoff.reset();
-                let interval = if inner.is_listening() { inner.settings.sweep_interval } else { inner.settings.poll_interval };
+                let interval = if inner.is_listening() {
+                    inner.settings.sweep_interval
+                } else {
+                    inner.settings.poll_interval
+                };
                 due = Instant::now() + jittered(interval);
             }
             Err(error) => {
@@ -97,7 +101,9 @@ async fn sweep_all<E: StreamEvent>(inner: &Inner<E>) -> Result<(), StoreError> {
     let mut watermark = inner.watermark.lock().await;
     let mut found = HashMap::new();
     while let Some(since) = watermark.clone() {
-        let Some(changes) = inner.store.changed_since(Some(&since), AT_A_TIME).await? else { break };
+        let Some(changes) = inner.store.changed_since(Some(&since), AT_A_TIME).await? else {
+            break;
+        };
         for stream in changes.streams {
             found.insert(stream.stream_key, stream.high_water);
         }

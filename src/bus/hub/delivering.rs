@@ -214,7 +214,11 @@ impl<E: StreamEvent> Hub<E> {
             .filter_map(|(slot, stream)| {
                 let seq = stream.cursor?;
                 let id = stream.recent.at(seq);
-                let stream = StreamRef { slot, key: Arc::clone(&stream.key), version: stream.version };
+                let stream = StreamRef {
+                    slot,
+                    key: Arc::clone(&stream.key),
+                    version: stream.version,
+                };
                 Some(Cursor { stream, seq, id })
             })
             .collect()
