@@ -7,14 +7,24 @@ mod error;
 mod event_bus;
 mod fleet_event;
 mod gate;
+#[cfg_attr(
+    not(feature = "postgres"),
+    allow(dead_code, reason = "the local bus needs less of it")
+)]
 mod hub;
 mod local;
 mod options;
 mod pages;
+#[cfg_attr(
+    not(feature = "postgres"),
+    allow(dead_code, reason = "only a clustered bus rings and hears")
+)]
 mod pointer;
 mod stats;
 mod stream_event;
 mod subscription;
+#[cfg(test)]
+mod tests;
 
 pub use bus_event::{BusEvent, Gap, Rewound};
 #[cfg(feature = "postgres")]
