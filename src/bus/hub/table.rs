@@ -328,6 +328,11 @@ impl<E: Send + Sync + 'static> Hub<E> {
             }
             None => {
                 table.all.subscriptions -= 1;
+                if table.all.subscriptions == 0 {
+                    // From now on nobody looks after the streams that are not in the table.
+                    table.all.baseline = Baseline::Missing;
+                    table.unverified = HashMap::new();
+                }
                 &mut table.all.starting
             }
         };
@@ -363,8 +368,6 @@ impl<E: Send + Sync + 'static> Hub<E> {
             return false;
         }
         table.all.feed = None;
-        table.all.baseline = Baseline::Missing;
-        table.unverified = HashMap::new();
         for index in 0..table.streams.len() {
             let Some(stream) = table.streams[index].take_if(|stream| stream.subscriptions == 0) else {
                 continue;

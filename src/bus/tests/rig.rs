@@ -20,7 +20,6 @@ pub(super) struct Rig {
     pages: Arc<Pages<FleetEvent>>,
     late: VecDeque<(String, u64)>,
     subscriptions: Vec<Watched>,
-    knows_changes: bool,
 }
 
 /// A subscription, and what it has had.
@@ -46,7 +45,7 @@ impl Source<FleetEvent> for StoreSource {
 }
 
 impl Rig {
-    pub(super) fn new(knows_changes: bool) -> Self {
+    pub(super) fn new() -> Self {
         let store = MemoryStore::new();
         let settings = HubSettings {
             stream_capacity: 4,
@@ -59,7 +58,6 @@ impl Rig {
             store,
             late: VecDeque::new(),
             subscriptions: Vec::new(),
-            knows_changes,
         }
     }
 
@@ -134,7 +132,7 @@ impl Rig {
                 .into_iter()
                 .map(|(key, head)| (Arc::from(key), head))
                 .collect();
-            self.hub.set_baseline(self.knows_changes.then_some(listing));
+            self.hub.set_baseline(Some(listing));
         }
         let streams = self.hub.unstarted(2);
         let heads: Vec<_> = streams
@@ -220,13 +218,18 @@ impl Rig {
     }
 
     /// Everything is found and received in the end.
-    pub(super) fn finish(mut self) -> TestCaseResult {
+    pub(super) fn finish(mut self, sweeps: bool) -> TestCaseResult {
+        while let Some((key, seq)) = self.late.pop_front() {
+            self.hub.hear(&key, seq..=seq);
+        }
         for _ in 0..3 {
             self.start();
             self.start();
             self.start();
             self.note_ready();
-            self.sweep();
+            if sweeps {
+                self.sweep();
+            }
             while self.read(100, 5, false) {}
         }
         let heads = self.heads();
