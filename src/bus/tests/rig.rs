@@ -29,8 +29,7 @@ struct Watched {
     had: BTreeMap<String, (u64, u64)>,
     after: Option<u64>,
     on_slow: OnSlow,
-    /// What each stream held when the subscription was made, and when it became ready.
-    made_at: HashMap<String, u64>,
+    /// What each stream held when it became ready.
     ready_at: Option<HashMap<String, u64>>,
     lagged: u64,
 }
@@ -185,7 +184,6 @@ impl Rig {
             had: BTreeMap::new(),
             after,
             on_slow,
-            made_at: self.heads(),
             ready_at: None,
             lagged: 0,
         });
