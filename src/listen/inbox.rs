@@ -36,18 +36,29 @@ impl Inbox {
         self.shared.heard();
     }
 
+    /// Keeps a message back until the next one, or until [`take_held`](Self::take_held).
     pub(super) fn hold(&mut self, message: AsyncMessage) {
         self.take_held();
         self.held = Some(message);
     }
 
-    pub(super) fn take_held(&mut self) {
-        if let Some(message) = self.held.take() {
-            self.take(message);
+    /// Takes the message that was kept back, if there is one.
+    pub(super) fn take_held(&mut self) -> bool {
+        let held = self.held.take();
+        let any = held.is_some();
+        if let Some(message) = held {
+            self.deal_with(message);
         }
+        any
     }
 
+    /// Takes a message, after the one that was kept back.
     pub(super) fn take(&mut self, message: AsyncMessage) {
+        self.take_held();
+        self.deal_with(message);
+    }
+
+    fn deal_with(&mut self, message: AsyncMessage) {
         self.shared.heard();
         match message {
             AsyncMessage::Notification(notification) => self.deliver(notification),

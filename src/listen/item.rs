@@ -100,3 +100,15 @@ pub struct Reconnected {
     /// How many times the listener has reconnected, this time included.
     pub reconnects: u64,
 }
+
+#[cfg(test)]
+impl Reconnected {
+    pub(super) fn for_tests(reconnects: u64) -> Self {
+        let now = SystemTime::now();
+        Self {
+            lost_at: now,
+            restored_at: now,
+            reconnects,
+        }
+    }
+}

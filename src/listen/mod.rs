@@ -56,12 +56,14 @@ mod link;
 mod mux;
 mod owner;
 mod probe;
+mod registrations;
 mod registry;
 mod report;
 mod session;
 mod shared;
 mod stats;
 mod subscription;
+mod upkeep;
 
 pub use backoff::Backoff;
 pub use builder::ListenBuilder;

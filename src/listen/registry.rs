@@ -316,6 +316,14 @@ impl Registry {
     }
 }
 
+#[cfg(test)]
+impl Registry {
+    /// How many channels are kept in mind, lingering ones included.
+    pub(super) fn known(&self) -> usize {
+        self.channels.lock().by_name.len()
+    }
+}
+
 impl Channels {
     fn wanted(&self, name: &ChannelName, linger: Duration) -> Wanted {
         match self.by_name.get(name) {

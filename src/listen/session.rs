@@ -1,46 +1,34 @@
 //! One connection, from its first statement to its loss.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_postgres::SimpleQueryMessage;
-use tokio_postgres::error::SqlState;
 
 use super::backend_key::announced_pid;
 use super::builder::{ConfigSource, Settings};
-use super::channel::{ChannelName, push_identifier, push_literal};
+use super::channel::push_literal;
 use super::config::ListenConfig;
-use super::diff::diff;
-use super::error::{ListenError, ServerError};
+use super::error::ListenError;
 use super::health::{Delivery, ListenState, ServerInfo};
 use super::inbox::Inbox;
 use super::link::{AskError, Link};
 use super::owner::{NotifyRequest, Owner};
 use super::probe::{Outcome, Probe};
 use super::shared::Shared;
+use super::upkeep::Upkeep;
 
-/// How many channels one statement names.
-const BATCH: usize = 256;
-/// When the server refused to listen on a channel, this is when it is asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// How often a LISTEN is repeated at once when the server's notification queue is in trouble.
-const QUEUE_REMEDIES: usize = 3;
 /// How long the farewell may take.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 pub(super) struct Session {
-    link: Link,
-    inbox: Inbox,
+    pub(super) link: Link,
+    pub(super) inbox: Inbox,
     probe: Probe,
     server: ServerInfo,
-    /// What the server has acknowledged.
-    listening: HashSet<ChannelName>,
-    /// Channels to look at again, by when: they linger, or were refused.
-    later: HashMap<ChannelName, std::time::Instant>,
-    /// Refused channels whose holders were listening before, and why.
-    deaf: HashMap<ChannelName, ListenError>,
+    pub(super) upkeep: Upkeep,
     next_heartbeat: Instant,
     stood_since: Option<Instant>,
 }
@@ -94,9 +82,7 @@ impl Session {
             inbox,
             probe: Probe::new(settings, config, server.pooled),
             server,
-            listening: HashSet::new(),
-            later: HashMap::new(),
-            deaf: HashMap::new(),
+            upkeep: Upkeep::default(),
             next_heartbeat: Instant::now() + settings.heartbeat_interval,
             stood_since: None,
         };
@@ -143,15 +129,22 @@ impl Session {
             owner.report.first(Ok(()));
         }
         loop {
-            self.inbox.take_held();
             if let Some(outcome) = self.probe.advance(&mut self.link, &mut self.inbox).await? {
                 self.conclude(owner, outcome).await?;
             }
             if self.next_heartbeat <= Instant::now() {
                 self.heartbeat(owner).await?;
             }
-            if self.later.values().any(|due| *due <= std::time::Instant::now()) {
+            if self
+                .upkeep
+                .next_due()
+                .is_some_and(|due| due <= std::time::Instant::now())
+            {
                 self.follow(owner).await?;
+            }
+            // What came with the last answer is not left lying while the session idles; it may make something else due.
+            if self.inbox.take_held() {
+                continue;
             }
             let due = self.next_due();
             tokio::select! {
@@ -169,161 +162,9 @@ impl Session {
     }
 
     fn next_due(&self) -> Instant {
-        let later = self.later.values().min().copied().map(Instant::from_std);
+        let later = self.upkeep.next_due().map(Instant::from_std);
         let due = [Some(self.next_heartbeat), later, self.probe.due()];
         due.into_iter().flatten().min().unwrap_or(self.next_heartbeat)
-    }
-
-    /// The first round on a new connection: whoever may have missed something is told when *every* channel is acknowledged.
-    async fn listen_to_all(&mut self, owner: &mut Owner) -> Result<(), ListenError> {
-        let changes = owner.shared.registry.take_changes();
-        let names = diff(changes, &self.listening, std::time::Instant::now()).listen;
-        let mut acknowledged = Vec::with_capacity(names.len());
-        for batch in names.chunks(BATCH) {
-            acknowledged.extend(self.listen(owner, batch).await?);
-        }
-        owner.outage.connected();
-        owner.shared.registry.acknowledge(&acknowledged, owner.outage.marker());
-        Ok(())
-    }
-
-    /// Brings the server up to what is wanted now.
-    async fn follow(&mut self, owner: &mut Owner) -> Result<(), ListenError> {
-        let now = std::time::Instant::now();
-        let mut changes = owner.shared.registry.take_changes();
-        // What has changed is looked at anyway.
-        for (name, _) in &changes {
-            self.later.remove(name);
-        }
-        let due: Vec<_> = self
-            .later
-            .extract_if(|_, due| *due <= now)
-            .map(|(name, _)| name)
-            .collect();
-        changes.extend(owner.shared.registry.wanted(due));
-        let mut diff = diff(changes, &self.listening, now);
-        self.later.extend(diff.later.into_iter().map(|(due, name)| (name, due)));
-        for name in &diff.forget {
-            owner.shared.registry.forget(name);
-        }
-        // Who came back meanwhile keeps it.
-        diff.unlisten.retain(|name| owner.shared.registry.forget(name));
-        let were_deaf = self.deaf.len();
-        for name in diff.forget.iter().chain(&diff.unlisten) {
-            self.deaf.remove(name);
-        }
-        for batch in diff.unlisten.chunks(BATCH) {
-            self.unlisten(owner, batch).await?;
-        }
-        for batch in diff.listen.chunks(BATCH) {
-            let acknowledged = self.listen(owner, batch).await?;
-            owner.shared.registry.acknowledge(&acknowledged, owner.outage.marker());
-        }
-        if self.deaf.len() != were_deaf {
-            self.tell(owner, owner.report.delivery());
-        }
-        Ok(())
-    }
-
-    /// Asks for these channels, and tells who waits for one that the server refuses. Returns the acknowledged ones.
-    async fn listen(&mut self, owner: &Owner, names: &[ChannelName]) -> Result<Vec<ChannelName>, ListenError> {
-        if self.listen_once(names).await?.is_ok() {
-            for name in names {
-                self.deaf.remove(name);
-            }
-            self.listening.extend(names.iter().cloned());
-            owner.shared.count(|stats| stats.listens += names.len() as u64);
-            return Ok(names.to_vec());
-        }
-        // All or nothing of the batch was refused: find out whose fault it is.
-        let mut acknowledged = Vec::new();
-        for name in names {
-            match self.listen_once(std::slice::from_ref(name)).await? {
-                Ok(()) => {
-                    self.deaf.remove(name);
-                    self.listening.insert(name.clone());
-                    owner.shared.count(|stats| stats.listens += 1);
-                    acknowledged.push(name.clone());
-                }
-                Err(error) => {
-                    let channel = name.as_str().to_owned();
-                    let error = ListenError::Listen { channel, error };
-                    owner.shared.count(|stats| stats.refused_listens += 1);
-                    self.later.insert(name.clone(), std::time::Instant::now() + ASK_AGAIN);
-                    if owner.shared.registry.refuse(name, &error) {
-                        self.deaf.insert(name.clone(), error);
-                    }
-                }
-            }
-        }
-        Ok(acknowledged)
-    }
-
-    /// One statement for all these channels. The inner error is the server's refusal.
-    async fn listen_once(&mut self, names: &[ChannelName]) -> Result<Result<(), ServerError>, ListenError> {
-        let mut sql = String::new();
-        for name in names {
-            sql.push_str("LISTEN ");
-            push_identifier(&mut sql, name.as_str());
-            sql.push_str("; ");
-        }
-        for _ in 0..QUEUE_REMEDIES {
-            self.inbox.take_truncation();
-            match self.link.ask(&mut self.inbox, "LISTEN", &sql).await {
-                Ok(_) => {
-                    return Ok(match self.inbox.take_truncation() {
-                        None => Ok(()),
-                        Some(notice) => {
-                            let undo = sql.replace("LISTEN ", "UNLISTEN ");
-                            self.link
-                                .ask(&mut self.inbox, "UNLISTEN", &undo)
-                                .await
-                                .map_err(to_lost)?;
-                            Err(ServerError::notice(&notice))
-                        }
-                    });
-                }
-                Err(AskError::Refused(error)) if error.is(&SqlState::READ_ONLY_SQL_TRANSACTION) => {
-                    return Err(ListenError::Standby);
-                }
-                Err(AskError::Refused(error)) if is_queue_trouble(&error) => {
-                    // The published remedy: it makes the server move the tail of its queue.
-                    tracing::warn!(%error, "LISTEN fails on the server's notification queue; advancing the queue");
-                    let remedy = "SELECT pg_catalog.pg_notification_queue_usage()";
-                    match self
-                        .link
-                        .ask(&mut self.inbox, "advancing the notification queue", remedy)
-                        .await
-                    {
-                        Ok(_) | Err(AskError::Refused(_)) => {}
-                        Err(AskError::Lost(error)) => return Err(error),
-                    }
-                }
-                Err(AskError::Refused(error)) => return Ok(Err(error)),
-                Err(AskError::Lost(error)) => return Err(error),
-            }
-        }
-        match self.link.ask(&mut self.inbox, "LISTEN", &sql).await {
-            Ok(_) => Ok(Ok(())),
-            Err(AskError::Refused(error)) => Ok(Err(error)),
-            Err(AskError::Lost(error)) => Err(error),
-        }
-    }
-
-    async fn unlisten(&mut self, owner: &Owner, names: &[ChannelName]) -> Result<(), ListenError> {
-        let mut sql = String::new();
-        for name in names {
-            self.listening.remove(name);
-            sql.push_str("UNLISTEN ");
-            push_identifier(&mut sql, name.as_str());
-            sql.push_str("; ");
-        }
-        self.link
-            .ask(&mut self.inbox, "UNLISTEN", &sql)
-            .await
-            .map_err(to_lost)?;
-        owner.shared.count(|stats| stats.unlistens += names.len() as u64);
-        Ok(())
     }
 
     /// Notices a dead peer, and registrations that got lost.
@@ -348,7 +189,8 @@ impl Session {
             })
             .collect();
         let missing = self
-            .listening
+            .upkeep
+            .listening()
             .iter()
             .filter(|name| !there.contains(name.as_str()))
             .count();
@@ -391,7 +233,7 @@ impl Session {
         match outcome {
             Outcome::Arrived { after_failure: true } if self.server.pooled => {
                 // Notifications arrive now and did not before: whatever the session had registered is in doubt.
-                let missing = self.listening.len();
+                let missing = self.upkeep.listening().len();
                 return Err(ListenError::RegistrationLost { missing });
             }
             Outcome::Arrived { .. } => {
@@ -414,10 +256,10 @@ impl Session {
     }
 
     /// Puts into the health what this session knows.
-    fn tell(&self, owner: &Owner, delivery: Delivery) {
+    pub(super) fn tell(&self, owner: &Owner, delivery: Delivery) {
         let reason = match delivery {
             Delivery::Failed => Some(ListenError::NotDelivered),
-            Delivery::Proven | Delivery::Unproven => self.deaf.values().next().cloned(),
+            Delivery::Proven | Delivery::Unproven => self.upkeep.deafness().cloned(),
         };
         owner.report.update(|health| {
             health.state = if reason.is_some() {
@@ -436,11 +278,6 @@ impl Session {
     pub(super) async fn close(self) {
         self.link.close(FAREWELL).await;
     }
-}
-
-/// `could not access status of transaction`: the server has lost a piece of its notification queue's past.
-fn is_queue_trouble(error: &ServerError) -> bool {
-    error.is(&SqlState::UNDEFINED_FILE) || error.to_string().contains("could not access status of transaction")
 }
 
 fn to_connect(error: AskError) -> ListenError {

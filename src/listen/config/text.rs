@@ -135,3 +135,132 @@ fn pairs(text: &str) -> Result<Vec<(&str, String)>, ListenError> {
     }
     Ok(pairs)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio_postgres::config::{Host, SslMode};
+
+    use super::*;
+
+    fn config(text: &str) -> tokio_postgres::Config {
+        parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).postgres
+    }
+
+    fn error(text: &str) -> String {
+        match parse(text) {
+            Err(ListenError::Config(what)) => what,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_tokio_postgres_knows_is_left_to_it() {
+        let config =
+            config("postgresql://us%65r:p%40ss%3F@h1:1,[::1]:2/d%62?connect_timeout=3&target_session_attrs=read-write");
+        assert_eq!(config.get_user(), Some("user"));
+        assert_eq!(config.get_password(), Some(&b"p@ss?"[..]));
+        assert_eq!(config.get_dbname(), Some("db"));
+        assert_eq!(config.get_hosts(), [Host::Tcp("h1".into()), Host::Tcp("::1".into())]);
+        assert_eq!(config.get_ports(), [1, 2]);
+        assert_eq!(config.get_connect_timeout().map(|timeout| timeout.as_secs()), Some(3));
+    }
+
+    #[test]
+    fn modes_are_translated_in_both_forms() {
+        for (mode, expected) in [
+            ("disable", SslMode::Disable),
+            ("allow", SslMode::Prefer),
+            ("prefer", SslMode::Prefer),
+            ("require", SslMode::Require),
+            ("verify-ca", SslMode::Require),
+            ("verify-full", SslMode::Require),
+        ] {
+            assert_eq!(
+                config(&format!("postgres://h/d?sslmode={mode}")).get_ssl_mode(),
+                expected
+            );
+            assert_eq!(
+                config(&format!("postgres://h/d?a%70plication_name=x&ssl-mode={mode}")).get_ssl_mode(),
+                expected
+            );
+            assert_eq!(
+                config(&format!("host=h sslmode = '{mode}' user=u")).get_ssl_mode(),
+                expected
+            );
+        }
+        assert_eq!(config("host=h").get_ssl_mode(), SslMode::Prefer);
+        assert!(error("host=h sslmode=often").contains("often"));
+    }
+
+    #[test]
+    fn a_question_mark_in_a_password_ends_nothing() {
+        let config = config("postgres://u:p?w&x=y@h/d?sslmode=disable");
+        assert_eq!(config.get_password(), Some(&b"p?w&x=y"[..]));
+        assert_eq!(config.get_ssl_mode(), SslMode::Disable);
+    }
+
+    #[test]
+    fn options_are_joined_whichever_way_they_are_written() {
+        let url = "postgres://h/d?options=-c%20geqo%3Doff&options[search_path]=a%20b&statement-cache-capacity=7";
+        assert_eq!(config(url).get_options(), Some("-c geqo=off -c search_path=a\\ b"));
+        let pairs = r"host=h options='-c geqo=off -c search_path=a\\ b'";
+        assert_eq!(config(pairs).get_options(), Some("-c geqo=off -c search_path=a\\ b"));
+    }
+
+    #[test]
+    fn pairs_are_read_as_libpq_does() {
+        let config = config(r"  host = /run/pg  user='o\'neil' password='a b\\c' dbname=d\ b port=7");
+        assert_eq!(config.get_hosts(), [Host::Unix("/run/pg".into())]);
+        assert_eq!(config.get_user(), Some("o'neil"));
+        assert_eq!(config.get_password(), Some(&br"a b\c"[..]));
+        assert_eq!(config.get_dbname(), Some("d b"));
+        assert_eq!(config.get_ports(), [7]);
+        assert!(
+            self::config("host=h password=''")
+                .get_password()
+                .is_some_and(<[u8]>::is_empty)
+        );
+    }
+
+    #[test]
+    fn malformed_strings_are_errors() {
+        for text in [
+            "host",
+            "=h",
+            "host=h port",
+            "a b=c",
+            "host='h",
+            "host=h colour=red",
+            "postgres://h/d?colour=red",
+        ] {
+            error(text);
+        }
+        error("postgres://h/d?sslmode=%ff");
+        error("postgres://h/d?sslcert=/nowhere"); // without its key
+        assert!(error("postgres://h/d?sslmode=verify-ca&sslrootcert=/nowhere").contains("/nowhere"));
+        assert!(error("host=h sslmode=verify-full sslrootcert=/dev/null").contains("no certificate"));
+    }
+
+    mod any_text {
+        use proptest::prelude::*;
+
+        proptest! {
+            /// Whatever the text is, it is parsed or refused, without a panic.
+            #[test]
+            fn is_no_trouble(text in "(postgres://)?[ -~]{0,40}[?&='\\\\a-c ]{0,12}\\PC{0,10}") {
+                let _ = super::parse(&text);
+            }
+
+            /// A password survives both forms, whatever is in it.
+            #[test]
+            fn keeps_its_password(password in "[^\0]{1,20}") {
+                let quoted = password.replace('\\', "\\\\").replace('\'', "\\'");
+                let parsed = super::config(&format!("host=h password='{quoted}' sslmode=disable"));
+                prop_assert_eq!(parsed.get_password(), Some(password.as_bytes()));
+                let encoded = percent_encoding::utf8_percent_encode(&password, percent_encoding::NON_ALPHANUMERIC);
+                let parsed = super::config(&format!("postgres://u:{encoded}@h/d?sslmode=disable"));
+                prop_assert_eq!(parsed.get_password(), Some(password.as_bytes()));
+            }
+        }
+    }
+}
