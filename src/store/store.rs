@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Changes, EventId, Page, StoreError, Watermark};
+use super::{Changes, EventId, Page, Record, StoreError, Watermark};
 use crate::bus::{FleetEvent, StreamEvent};
 
 /// A stretch of a stream to read: the records with numbers above `after`.
@@ -92,6 +92,18 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
             stamped.push(self.append(event).await?);
         }
         Ok(stamped)
+    }
+
+    /// As [`append`](Self::append), and returns the record, with the event's identity where the store keeps one. By it a bus that
+    /// delivers the event without reading it back notices later if history is rewritten. The default knows no identity.
+    async fn append_record(&self, event: E) -> Result<Record<E>, StoreError> {
+        self.append(event).await.map(Record::from_event)
+    }
+
+    /// As [`append_batch`](Self::append_batch), and returns the records. The default knows no identities.
+    async fn append_records(&self, events: Vec<E>) -> Result<Vec<Record<E>>, StoreError> {
+        let events = self.append_batch(events).await?;
+        Ok(events.into_iter().map(Record::from_event).collect())
     }
 
     /// Reads several streams at once, at most `limit` records of each, the pages in the order of `ranges`. The default reads one

@@ -1,0 +1,167 @@
+//! How the bus is doing, and since when.
+
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::bus::BusError;
+
+/// What the bus can do at present.
+///
+/// ```
+/// assert_ne!(doorbell::bus::BusState::Live, doorbell::bus::BusState::Polling);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum BusState {
+    /// Neither the store nor the listening connection has answered yet.
+    Starting,
+    /// Doorbells are heard: events arrive within milliseconds.
+    Live,
+    /// The store answers, but doorbells are not heard: events arrive within the poll interval. Nothing is lost.
+    Polling,
+    /// The store does not answer: nothing arrives until it does, and then everything does.
+    Down,
+    /// The bus is shut down; final.
+    Closed,
+}
+
+/// How the bus is doing.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use doorbell::bus::{BusState, DistributedBus, FleetEvent};
+/// use doorbell::store::MemoryStore;
+///
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let store = Arc::new(MemoryStore::<FleetEvent>::new());
+/// let bus = DistributedBus::builder(store).url("postgres://localhost:1/nowhere").start().unwrap();
+/// assert_eq!(bus.health().state, BusState::Starting);
+/// # });
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BusHealth {
+    /// What the bus can do.
+    pub state: BusState,
+    /// Since when.
+    pub since: SystemTime,
+    /// What keeps it from being [`Live`](BusState::Live).
+    pub reason: Option<BusError>,
+    /// When an event last went out to a subscription of this process.
+    pub last_delivery: Option<SystemTime>,
+    /// How full the server's queue of notifications is, from 0 to 1, as of the last sweep. When it is full, nobody can ring; some session in
+    /// the cluster listens and does not read.
+    pub notification_queue_usage: Option<f64>,
+    /// Events that were published without being in the store.
+    pub not_in_store: u64,
+}
+
+/// What is known of the two ends.
+#[derive(Default)]
+struct Ends {
+    store_answered: bool,
+    store: Option<BusError>,
+    listening: bool,
+    listener: Option<BusError>,
+    closed: bool,
+}
+
+pub(super) struct HealthBoard {
+    ends: Mutex<Ends>,
+    shown: watch::Sender<BusHealth>,
+    last_delivery: Mutex<Option<SystemTime>>,
+}
+
+impl HealthBoard {
+    pub(super) fn new() -> Self {
+        Self {
+            ends: Mutex::default(),
+            shown: watch::Sender::new(BusHealth {
+                state: BusState::Starting,
+                since: SystemTime::now(),
+                reason: None,
+                last_delivery: None,
+                notification_queue_usage: None,
+                not_in_store: 0,
+            }),
+            last_delivery: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn read(&self) -> BusHealth {
+        let mut health = self.shown.borrow().clone();
+        health.last_delivery = *self.last_delivery.lock();
+        health
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<BusHealth> {
+        self.shown.subscribe()
+    }
+
+    pub(super) fn delivered(&self) {
+        *self.last_delivery.lock() = Some(SystemTime::now());
+    }
+
+    pub(super) fn queue_usage(&self, usage: f64) {
+        self.shown.send_if_modified(|shown| {
+            shown.notification_queue_usage = Some(usage);
+            false
+        });
+    }
+
+    pub(super) fn store_answered(&self) {
+        self.update(|ends| {
+            ends.store_answered = true;
+            ends.store = None;
+        });
+    }
+
+    pub(super) fn store_failed(&self, error: BusError) {
+        self.update(|ends| ends.store = Some(error));
+    }
+
+    pub(super) fn listener(&self, listening: bool, reason: Option<BusError>) {
+        self.update(|ends| {
+            ends.listening = listening;
+            ends.listener = reason;
+        });
+    }
+
+    pub(super) fn closed(&self) {
+        self.update(|ends| ends.closed = true);
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Ends)) {
+        let mut ends = self.ends.lock();
+        change(&mut ends);
+        let (state, reason) = if ends.closed {
+            (BusState::Closed, None)
+        } else if let Some(error) = &ends.store {
+            (BusState::Down, Some(error.clone()))
+        } else if !ends.store_answered {
+            (BusState::Starting, ends.listener.clone())
+        } else if ends.listening {
+            (BusState::Live, None)
+        } else {
+            (BusState::Polling, ends.listener.clone())
+        };
+        self.shown.send_if_modified(|shown| {
+            let changed = shown.state != state;
+            if changed {
+                shown.since = SystemTime::now();
+                match &reason {
+                    Some(reason) => {
+                        tracing::warn!(from = ?shown.state, to = ?state, %reason, "the event bus has changed its state")
+                    }
+                    None => tracing::info!(from = ?shown.state, to = ?state, "the event bus has changed its state"),
+                }
+            }
+            shown.state = state;
+            shown.reason = reason;
+            changed
+        });
+    }
+}

@@ -1,0 +1,115 @@
+//! What the parts of the bus share.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use sqlx::PgPool;
+use tokio::sync::Notify;
+
+use super::bells::Bells;
+use super::health::HealthBoard;
+use super::runtime::Runtime;
+use super::{ear, reader, ringer, starter, sweeper};
+use crate::bus::hub::Hub;
+use crate::bus::pages::Pages;
+use crate::bus::stats::Counters;
+use crate::bus::{BusError, StreamEvent};
+use crate::listen::{ListenBuilder, ListenMultiplexer};
+use crate::store::{Store, Watermark};
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) channel: String,
+    pub(super) sweep_interval: Duration,
+    pub(super) poll_interval: Duration,
+    pub(super) bell_spacing: Duration,
+    /// Records of one stream that one read brings at most.
+    pub(super) page: usize,
+    /// Streams that one read covers at most.
+    pub(super) streams_per_read: usize,
+}
+
+pub(super) struct Inner<E: StreamEvent> {
+    pub(super) hub: Arc<Hub<E>>,
+    pub(super) pages: Arc<Pages<E>>,
+    pub(super) store: Arc<dyn Store<E>>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) settings: Settings,
+    /// For bells. None if they go over the listening connection.
+    pub(super) pool: Option<PgPool>,
+    pub(super) runtime: Arc<Runtime>,
+    pub(super) bells: Bells,
+    pub(super) health: HealthBoard,
+    pub(super) nudges: Arc<Nudges>,
+    /// From where the next sweep asks what has changed; set while a baseline stands.
+    pub(super) watermark: tokio::sync::Mutex<Option<Watermark>>,
+    pub(super) listen: ListenBuilder,
+    pub(super) listener: OnceLock<Result<ListenMultiplexer, BusError>>,
+}
+
+/// How the parts wake each other.
+#[derive(Default)]
+pub(super) struct Nudges {
+    pub(super) reader: Notify,
+    pub(super) starter: Notify,
+    pub(super) sweeper: Notify,
+    /// Whether the listener has been away, so that the history has to be looked at.
+    pub(super) away: std::sync::atomic::AtomicBool,
+}
+
+impl<E: StreamEvent> Inner<E> {
+    /// Starts the bus's tasks, if this is called from inside a tokio runtime for the first time.
+    pub(super) fn start(self: &Arc<Self>) -> Result<(), BusError> {
+        match self.runtime.enter() {
+            None => return Err(BusError::NoRuntime),
+            Some(false) => return Ok(()),
+            Some(true) => {}
+        }
+        let listener = self.listen.clone().start().map_err(BusError::from);
+        if let Err(error) = &listener {
+            self.health.listener(false, Some(error.clone()));
+        }
+        let listener = self.listener.get_or_init(|| listener);
+        if let Ok(listener) = listener {
+            self.runtime.spawn(ear::listen(Arc::clone(self), listener.clone()));
+        }
+        self.runtime.spawn(starter::start(Arc::clone(self)));
+        self.runtime.spawn(sweeper::sweep(Arc::clone(self)));
+        self.runtime.spawn(ringer::ring(Arc::clone(self)));
+        let closing = Closing(Arc::clone(self));
+        self.runtime.spawn(async move {
+            let Closing(inner) = &closing;
+            reader::read(Arc::clone(inner)).await;
+        });
+        Ok(())
+    }
+
+    pub(super) fn listener(&self) -> Result<&ListenMultiplexer, BusError> {
+        match self.listener.get() {
+            Some(Ok(listener)) => Ok(listener),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(BusError::NoRuntime),
+        }
+    }
+
+    /// Whether doorbells are heard, as far as anybody can tell.
+    pub(super) fn is_listening(&self) -> bool {
+        self.listener().is_ok_and(|listener| listener.health().is_listening())
+    }
+
+    /// Ends everything: subscriptions after what is in memory, tasks at once.
+    pub(super) fn close(&self) {
+        self.runtime.close();
+        self.hub.close();
+        self.health.closed();
+    }
+}
+
+/// Closes the bus when its reader ends, which is when the runtime does.
+struct Closing<E: StreamEvent>(Arc<Inner<E>>);
+
+impl<E: StreamEvent> Drop for Closing<E> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,115 @@
+//! Sends the doorbells, off every caller's path.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::backoff::Backoff;
+use super::inner::Inner;
+use crate::bus::{BusError, StreamEvent};
+use crate::store::StoreError;
+
+/// How long a bell waits for a connection of the pool, before it goes over the listening connection.
+const POOL_PATIENCE: Duration = Duration::from_millis(50);
+
+/// How long the server may take. Longer than the lock timeout, so that a busy queue is told from a dead server.
+const SERVER_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long a bell waits behind somebody else's commit: notifications are queued one commit at a time, in the whole cluster.
+const LOCK_TIMEOUT: &str = "1s";
+
+pub(super) async fn ring<E: StreamEvent>(inner: Arc<Inner<E>>) {
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+    loop {
+        inner.bells.arrived().await;
+        loop {
+            let batch = inner.bells.take();
+            if batch.is_empty() {
+                break;
+            }
+            let started = Instant::now();
+            let payloads = batch.payloads();
+            match send(&inner, &payloads).await {
+                Ok(()) => {
+                    inner.counters.bells_sent.add(payloads.len() as u64);
+                    backoff.reset();
+                    tokio::time::sleep_until(started + inner.settings.bell_spacing).await;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a doorbell could not be rung, trying again");
+                    inner.bells.put_back(batch);
+                    backoff.wait().await;
+                }
+            }
+        }
+    }
+}
+
+pub(super) async fn send<E: StreamEvent>(inner: &Inner<E>, payloads: &[String]) -> Result<(), BusError> {
+    if let Some(pool) = &inner.pool
+        && let Ok(Ok(mut connection)) = timeout(POOL_PATIENCE, pool.acquire()).await
+    {
+        // The simple protocol needs no prepared statement, so it goes through every pooler.
+        let statement = statement(&inner.settings.channel, payloads);
+        let sent = timeout(
+            SERVER_PATIENCE,
+            sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut *connection),
+        )
+        .await;
+        return match sent {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(StoreError::other(error).into()),
+            Err(_) => {
+                // Its answer may still come, so nobody else is to have this connection.
+                connection.close_on_drop();
+                Err(StoreError::Unavailable {
+                    reason: format!("no answer within {SERVER_PATIENCE:?}"),
+                }
+                .into())
+            }
+        };
+    }
+    let listener = inner.listener()?;
+    for payload in payloads {
+        listener.notify(&inner.settings.channel, payload).await?;
+    }
+    Ok(())
+}
+
+/// One statement is one transaction: it waits for the queue once, and not for the disk.
+fn statement(channel: &str, payloads: &[String]) -> String {
+    let mut statement = format!("SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}', true)");
+    for payload in payloads {
+        statement.push_str(", pg_notify(");
+        quote(&mut statement, channel);
+        statement.push_str(", ");
+        quote(&mut statement, payload);
+        statement.push(')');
+    }
+    statement
+}
+
+/// A literal that means the same whatever `standard_conforming_strings` says.
+fn quote(statement: &mut String, text: &str) {
+    statement.push_str("E'");
+    for character in text.chars() {
+        if matches!(character, '\'' | '\\') {
+            statement.push(character);
+        }
+        statement.push(character);
+    }
+    statement.push('\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_quoted() {
+        let mut literal = String::new();
+        quote(&mut literal, r"it's a \ 🔔");
+        assert_eq!(literal, r"E'it''s a \\ 🔔'");
+    }
+}

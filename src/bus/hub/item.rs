@@ -1,0 +1,41 @@
+//! What goes through the rings.
+
+use std::sync::Arc;
+
+use super::Slot;
+
+/// An item of a feed: mostly an event, so that is small and cheap to clone.
+pub(crate) enum Item<E> {
+    Event { slot: Slot, seq: u64, event: Arc<E> },
+    Notice(Arc<Notice>),
+}
+
+impl<E> Clone for Item<E> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Event { slot, seq, event } => Self::Event {
+                slot: *slot,
+                seq: *seq,
+                event: Arc::clone(event),
+            },
+            Self::Notice(notice) => Self::Notice(Arc::clone(notice)),
+        }
+    }
+}
+
+/// Something else that concerns a stream.
+pub(crate) struct Notice {
+    pub(crate) slot: Slot,
+    pub(crate) kind: NoticeKind,
+}
+
+pub(crate) enum NoticeKind {
+    /// In the place of an event.
+    Undecodable { seq: u64, reason: Arc<str> },
+    /// Events up to this number are gone from the store.
+    Trimmed { through: u64 },
+    /// The store's history is another one; it goes on after this number.
+    Rewound { resume_after: u64, exact: bool },
+    /// A doorbell rang for an event at or before the start of a subscription: who has delivered nothing yet starts here.
+    Lowered { to: u64 },
+}

@@ -1,0 +1,330 @@
+//! The bus of one process, over a store in memory.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+use futures_util::FutureExt as _;
+use parking_lot::Mutex;
+
+use super::hub::{Attached, Hub, HubSettings};
+use super::pages::{Pages, Source};
+use super::{BusError, BusStats, BusSubscription, EventBus, FleetEvent, StreamEvent, SubscribeOptions};
+use crate::store::{MemoryStore, Page, Record, Store as _, check_stream_key};
+
+const SETTINGS: HubSettings = HubSettings {
+    stream_capacity: 256,
+    all_capacity: 1024,
+    pending_streams: usize::MAX,
+};
+
+/// An event bus within one process, over a [`MemoryStore`]: for tests, for embedded use, and for services that may grow into a
+/// `DistributedBus` later, since the two behave alike.
+///
+/// Delivery is synchronous: when a publish has returned, subscriptions have the event (unless another thread is publishing at
+/// the same moment, and delivers it for this one). No runtime, no threads, no I/O.
+///
+/// Handles are cheap to clone. When the last one is dropped the subscriptions end, after what they have not received yet.
+///
+/// ```
+/// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus};
+///
+/// # futures::executor::block_on(async {
+/// let bus = LocalBus::new();
+/// let mut subscription = bus.subscribe("agent-1");
+/// let stamped = bus.append_and_publish(FleetEvent::custom("agent-1", "note", "hello")).await.unwrap();
+/// assert_eq!(stamped.seq, 1);
+/// assert_eq!(subscription.recv().await, Some(BusEvent::Event(stamped.into())));
+/// # });
+/// ```
+pub struct LocalBus<E: StreamEvent = FleetEvent> {
+    bus: Arc<Bus<E>>,
+    handle: Arc<Handle<E>>,
+}
+
+struct Bus<E: StreamEvent> {
+    hub: Arc<Hub<E>>,
+    pages: Arc<Pages<E>>,
+    store: MemoryStore<E>,
+    /// Held from an append to its delivery's queue, and while a subscription is given its start, so that neither comes between.
+    order: Mutex<()>,
+}
+
+/// Closes the bus with the last handle.
+struct Handle<E: StreamEvent>(Arc<Bus<E>>);
+
+impl<E: StreamEvent> Drop for Handle<E> {
+    fn drop(&mut self) {
+        self.0.hub.close();
+    }
+}
+
+impl<E: StreamEvent> Clone for LocalBus<E> {
+    fn clone(&self) -> Self {
+        Self {
+            bus: Arc::clone(&self.bus),
+            handle: Arc::clone(&self.handle),
+        }
+    }
+}
+
+impl LocalBus {
+    /// A bus for [`FleetEvent`]s over a store of its own.
+    ///
+    /// ```
+    /// let bus = doorbell::bus::LocalBus::new();
+    /// assert!(bus.store().is_empty());
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::over(MemoryStore::new())
+    }
+}
+
+impl Default for LocalBus {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<E: StreamEvent> LocalBus<E> {
+    /// A bus for any events, over a store that others may read, too. Events that are appended to the store by another way than through
+    /// this bus are delivered with the next one of their stream that is.
+    ///
+    /// ```
+    /// use doorbell::bus::{FleetEvent, LocalBus};
+    /// use doorbell::store::{MemoryRetention, MemoryStore};
+    ///
+    /// let store = MemoryStore::<FleetEvent>::with_retention(MemoryRetention::default());
+    /// let bus = LocalBus::over(store);
+    /// assert_eq!(bus.store().stream_count(), 0);
+    /// ```
+    #[must_use]
+    pub fn over(store: MemoryStore<E>) -> Self {
+        let bus = Arc::new(Bus {
+            hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
+            pages: Pages::new(Arc::new(MemorySource(store.clone()))),
+            store,
+            order: Mutex::new(()),
+        });
+        Self {
+            handle: Arc::new(Handle(Arc::clone(&bus))),
+            bus,
+        }
+    }
+
+    /// The store.
+    ///
+    /// ```
+    /// use doorbell::bus::{EventBus, FleetEvent, LocalBus};
+    ///
+    /// let bus = LocalBus::new();
+    /// bus.publish(FleetEvent::custom("agent-1", "note", "hello"));
+    /// assert_eq!(bus.store().high_water_now("agent-1"), 1);
+    /// ```
+    #[must_use]
+    pub fn store(&self) -> &MemoryStore<E> {
+        &self.bus.store
+    }
+
+    /// Appends an event to the store, delivers it, and returns it with its number. Never waits, in spite of being `async`, which it is
+    /// so that code is the same for a bus over Postgres.
+    ///
+    /// # Errors
+    ///
+    /// The key cannot name a stream, or the event is stamped and not the next of its stream. Nothing is written then.
+    ///
+    /// ```
+    /// use doorbell::bus::{FleetEvent, LocalBus, StreamEvent};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let bus = LocalBus::new();
+    /// let event = FleetEvent::custom("agent-1", "note", "hello");
+    /// assert_eq!(bus.append_and_publish(event.clone()).await.unwrap().seq, 1);
+    /// assert!(bus.append_and_publish(event.with_seq(7)).await.is_err());
+    /// # });
+    /// ```
+    pub async fn append_and_publish(&self, event: E) -> Result<E, BusError> {
+        self.append_now(event)
+    }
+
+    fn append_now(&self, event: E) -> Result<E, BusError> {
+        let bus = &self.bus;
+        let event = {
+            let _order = bus.order.lock();
+            let event = bus.store.append_now(event)?;
+            if bus.hub.enqueue(event.stream_key(), &Record::from_event(event.clone())) {
+                bus.hub.counters.events_delivered.add(1);
+                bus.hub.counters.events_local.add(1);
+            }
+            event
+        };
+        self.catch_up();
+        bus.hub.flush();
+        Ok(event)
+    }
+
+    /// Events that came into the store by another way.
+    fn catch_up(&self) {
+        const LIMIT: usize = 256;
+        loop {
+            let ranges = self.bus.hub.take_ranges(LIMIT);
+            if ranges.is_empty() {
+                return;
+            }
+            for range in ranges {
+                let page = self.bus.store.replay_now(&range.key, range.after, LIMIT);
+                self.bus.hub.counters.reads.add(1);
+                let delivered = self.bus.hub.deliver(range, page, LIMIT);
+                self.bus.hub.counters.events_delivered.add(delivered.events);
+            }
+        }
+    }
+
+    /// As [`subscribe`](EventBus::subscribe), but starting after event number `after`, with what the store holds from there on.
+    ///
+    /// ```
+    /// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let bus = LocalBus::new();
+    /// for text in ["one", "two"] {
+    ///     bus.publish(FleetEvent::custom("agent-1", "note", text));
+    /// }
+    /// let mut subscription = bus.subscribe_from("agent-1", 1);
+    /// let Some(BusEvent::Event(event)) = subscription.recv().await else { panic!() };
+    /// assert_eq!(event.seq, 2);
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn subscribe_from(&self, stream_key: &str, after: u64) -> BusSubscription<E> {
+        self.subscribe_with(stream_key, SubscribeOptions::new().after(after))
+    }
+
+    /// As [`subscribe`](EventBus::subscribe), with options.
+    ///
+    /// ```
+    /// use doorbell::bus::{LocalBus, OnSlow, SubscribeOptions};
+    ///
+    /// let bus = LocalBus::new();
+    /// let subscription = bus.subscribe_with("agent-1", SubscribeOptions::new().on_slow(OnSlow::Report));
+    /// assert_eq!(subscription.stream_key(), Some("agent-1"));
+    /// ```
+    #[must_use]
+    pub fn subscribe_with(&self, stream_key: &str, options: SubscribeOptions) -> BusSubscription<E> {
+        if let Err(error) = check_stream_key(stream_key) {
+            return BusSubscription::refused(error.into());
+        }
+        let hub = &self.bus.hub;
+        let attached = {
+            let _order = self.bus.order.lock();
+            hub.collect_now_and_then();
+            let attached = hub.attach_one(stream_key);
+            let high_waters: Vec<_> = hub
+                .unstarted(usize::MAX)
+                .into_iter()
+                .map(|stream| (stream.clone(), self.bus.store.high_water_now(&stream.key)))
+                .collect();
+            hub.start(high_waters); // nobody waits for it but the subscription made here, so no waker is called
+            attached
+        };
+        self.subscription(attached, options)
+    }
+
+    /// As [`subscribe_all`](EventBus::subscribe_all), with options.
+    ///
+    /// ```
+    /// use doorbell::bus::{LocalBus, OnSlow, SubscribeOptions};
+    ///
+    /// let bus = LocalBus::new();
+    /// let subscription = bus.subscribe_all_with(SubscribeOptions::new().on_slow(OnSlow::Report));
+    /// assert_eq!(subscription.stream_key(), None);
+    /// ```
+    #[must_use]
+    pub fn subscribe_all_with(&self, options: SubscribeOptions) -> BusSubscription<E> {
+        let hub = &self.bus.hub;
+        let attached = {
+            let _order = self.bus.order.lock();
+            let attached = hub.attach_all();
+            if hub.baseline_wanted() {
+                hub.set_baseline(Some(self.high_waters()));
+            }
+            attached
+        };
+        self.subscription(attached, options)
+    }
+
+    fn high_waters(&self) -> HashMap<Arc<str>, u64> {
+        let listing = self.bus.store.changed_since(None, usize::MAX).now_or_never();
+        let changes = listing
+            .and_then(Result::ok)
+            .flatten()
+            .expect("a store in memory answers at once, and knows");
+        changes
+            .streams
+            .into_iter()
+            .map(|stream| (stream.stream_key, stream.high_water))
+            .collect()
+    }
+
+    fn subscription(&self, attached: Result<Attached<E>, BusError>, options: SubscribeOptions) -> BusSubscription<E> {
+        let (hub, pages) = (Arc::clone(&self.bus.hub), Arc::clone(&self.bus.pages));
+        match attached {
+            Ok(attached) => BusSubscription::new(hub, pages, attached, options.after, options.on_slow),
+            Err(error) => BusSubscription::refused(error),
+        }
+    }
+
+    /// What the bus has done so far.
+    ///
+    /// ```
+    /// assert_eq!(doorbell::bus::LocalBus::new().stats().events_delivered, 0);
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> BusStats {
+        self.bus.hub.counters.read()
+    }
+}
+
+impl<E: StreamEvent> EventBus<E> for LocalBus<E> {
+    /// An event that the store does not hold is appended, if it can be: it has no number, or is the next of its stream. Otherwise it
+    /// is dropped, and [counted](BusStats::not_in_store).
+    fn publish(&self, event: E) {
+        let (key, seq) = (event.stream_key(), event.seq());
+        if seq > 0 && seq <= self.bus.store.high_water_now(key) {
+            self.bus.hub.hear(key, seq..=seq);
+            self.catch_up();
+            return;
+        }
+        if self.append_now(event).is_err() {
+            self.bus.hub.counters.not_in_store.add(1);
+        }
+    }
+
+    fn subscribe(&self, stream_key: &str) -> BusSubscription<E> {
+        self.subscribe_with(stream_key, SubscribeOptions::new())
+    }
+
+    fn subscribe_all(&self) -> BusSubscription<E> {
+        self.subscribe_all_with(SubscribeOptions::new())
+    }
+}
+
+impl<E: StreamEvent> fmt::Debug for LocalBus<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalBus")
+            .field("streams", &self.bus.hub.streams())
+            .field("subscriptions", &self.bus.hub.subscriptions())
+            .finish_non_exhaustive()
+    }
+}
+
+struct MemorySource<E: StreamEvent>(MemoryStore<E>);
+
+impl<E: StreamEvent> Source<E> for MemorySource<E> {
+    fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<E>>> {
+        let page = self.0.replay_now(&key, after, limit);
+        Box::pin(std::future::ready(Some(page)))
+    }
+}

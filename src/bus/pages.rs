@@ -1,0 +1,134 @@
+//! History, read from the store for subscriptions that are behind: once for all that need the same part.
+//!
+//! A stream's history is cut into pages at fixed numbers, so that subscriptions at different places ask for the same one. Who comes
+//! while a page is read waits for that read; who comes soon after finds the page in memory.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+use futures_util::FutureExt as _;
+use futures_util::future::{Shared, WeakShared};
+use parking_lot::Mutex;
+
+use super::hub::StreamRef;
+use crate::store::Page;
+
+/// Events of a page.
+pub(crate) const PAGE: u64 = 256;
+
+/// Pages that are kept for who comes next.
+const KEPT: usize = 64;
+
+/// Reads a stream: the records after a number, at most so many. Tries again until it succeeds, `None` if the bus ends before.
+pub(crate) trait Source<E>: Send + Sync + 'static {
+    fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<E>>>;
+}
+
+/// Records of one page, as many as there were.
+pub(crate) struct History<E> {
+    pub(crate) records: Vec<Past<E>>,
+    pub(crate) trimmed_through: u64,
+}
+
+/// A record of the history.
+pub(crate) struct Past<E> {
+    pub(crate) seq: u64,
+    pub(crate) event: Result<Arc<E>, Arc<str>>,
+}
+
+impl<E> History<E> {
+    fn from_page(page: Page<E>) -> Self {
+        let past = |record: crate::store::Record<E>| Past {
+            seq: record.seq,
+            event: record.event.map(Arc::new).map_err(|error| error.reason.into()),
+        };
+        Self {
+            trimmed_through: page.trimmed_through,
+            records: page.records.into_iter().map(past).collect(),
+        }
+    }
+
+    /// Whether it can tell what comes after `seq`.
+    fn reaches_beyond(&self, seq: u64) -> bool {
+        self.trimmed_through > seq || self.records.last().is_some_and(|last| last.seq > seq)
+    }
+}
+
+type Read<E> = BoxFuture<'static, Option<Arc<History<E>>>>;
+
+/// Completes with the page; `None` when the bus ends before.
+pub(crate) type Fetch<E> = Shared<Read<E>>;
+
+/// A stream's version and a page number.
+type Place = (u64, u64);
+
+pub(crate) struct Pages<E> {
+    source: Arc<dyn Source<E>>,
+    kept: Mutex<Kept<E>>,
+}
+
+struct Kept<E> {
+    reading: HashMap<Place, WeakShared<Read<E>>>,
+    pages: HashMap<Place, Arc<History<E>>>,
+    /// The oldest first.
+    order: VecDeque<Place>,
+}
+
+impl<E: Send + Sync + 'static> Pages<E> {
+    pub(crate) fn new(source: Arc<dyn Source<E>>) -> Arc<Self> {
+        Arc::new(Self {
+            source,
+            kept: Mutex::new(Kept {
+                reading: HashMap::new(),
+                pages: HashMap::new(),
+                order: VecDeque::new(),
+            }),
+        })
+    }
+
+    /// The page with what comes after `seq`. May turn out to hold nothing after it: then the store held nothing.
+    pub(crate) fn after(self: &Arc<Self>, stream: &StreamRef, seq: u64) -> Fetch<E> {
+        let number = seq / PAGE;
+        let place = (stream.version, number);
+        let mut kept = self.kept.lock();
+        if let Some(page) = kept.pages.get(&place)
+            && page.reaches_beyond(seq)
+        {
+            return futures_util::future::ready(Some(Arc::clone(page))).boxed().shared();
+        }
+        if let Some(reading) = kept.reading.get(&place).and_then(WeakShared::upgrade)
+            && reading.peek().is_none()
+        {
+            return reading;
+        }
+        let this = Arc::clone(self);
+        let read = self.source.read(
+            Arc::clone(&stream.key),
+            number * PAGE,
+            usize::try_from(PAGE).expect("a small number"),
+        );
+        let read = async move {
+            let history = Arc::new(History::from_page(read.await?));
+            this.keep(place, &history);
+            Some(history)
+        };
+        let fetch = read.boxed().shared();
+        kept.reading.insert(place, fetch.downgrade().expect("not polled yet"));
+        fetch
+    }
+
+    fn keep(&self, place: Place, history: &Arc<History<E>>) {
+        let mut kept = self.kept.lock();
+        let kept = &mut *kept;
+        kept.reading
+            .retain(|_, reading| reading.upgrade().is_some_and(|reading| reading.peek().is_none()));
+        if kept.pages.insert(place, Arc::clone(history)).is_none() {
+            kept.order.push_back(place);
+        }
+        while kept.order.len() > KEPT {
+            let oldest = kept.order.pop_front().expect("it is not empty");
+            kept.pages.remove(&oldest);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! How far a subscription has got, in each of its streams.
+
+use crate::bus::hub::{Hub, Slot, Start, UNSET};
+
+/// Says that nothing has been delivered since the start. Numbers stay below, since Postgres counts to 2^63.
+const FRESH: u64 = 1 << 63;
+
+pub(super) enum Cursors {
+    /// Of one stream.
+    One(u64),
+    /// By slot.
+    All(Vec<u64>),
+}
+
+impl Cursors {
+    pub(super) fn at(start: &Start) -> Self {
+        match start {
+            Start::One(after) => Self::One(after | FRESH),
+            Start::All(after) => Self::All(
+                after
+                    .iter()
+                    .map(|&after| if after == UNSET { UNSET } else { after | FRESH })
+                    .collect(),
+            ),
+        }
+    }
+
+    /// After a number that the subscriber has had: what comes next is fixed, and no doorbell changes it.
+    pub(super) fn after(seq: u64) -> Self {
+        Self::One(seq & !FRESH)
+    }
+
+    fn entry<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: Slot) -> &mut u64 {
+        match self {
+            Self::One(cursor) => cursor,
+            Self::All(cursors) => {
+                if cursors.len() <= slot.index() {
+                    cursors.resize(slot.index() + 1, UNSET);
+                }
+                let cursor = &mut cursors[slot.index()];
+                if *cursor == UNSET {
+                    *cursor = hub.base(slot) | FRESH;
+                }
+                cursor
+            }
+        }
+    }
+
+    /// The number of the last event, of a stream of which the subscription has had an item.
+    pub(super) fn get<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: Slot) -> u64 {
+        *self.entry(hub, slot) & !FRESH
+    }
+
+    pub(super) fn set<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: Slot, seq: u64) {
+        *self.entry(hub, slot) = seq & !FRESH;
+    }
+
+    /// Goes back to `to` if nothing has been delivered. Gives the number up to which the way forth leads through the history.
+    pub(super) fn lower<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: Slot, to: u64) -> Option<u64> {
+        let cursor = self.entry(hub, slot);
+        let start = *cursor & !FRESH;
+        if *cursor & FRESH == 0 || to >= start {
+            return None;
+        }
+        *cursor = to;
+        Some(start)
+    }
+}

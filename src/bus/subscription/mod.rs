@@ -1,0 +1,518 @@
+//! A subscription: a stream of events that is complete by its own account.
+//!
+//! Items come through a ring. The subscription knows for each stream what comes next; what it has had is dropped, and where
+//! something is missing (it was too slow, or starts in the past) it reads the store until it has caught up with the ring.
+
+mod cursors;
+mod ready;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use futures_util::FutureExt as _;
+
+use self::cursors::Cursors;
+pub use self::ready::Ready;
+use super::gate::{Gate, Opened};
+use super::hub::{Attached, Hub, Item, Notice, NoticeKind, Slot, Start, StartGate, StreamRef};
+use super::pages::{Fetch, History, Pages};
+use super::{BusError, BusEvent, FleetEvent, Gap, Rewound, StreamEvent};
+use crate::ring::{RecvError, Subscriber};
+
+/// What a subscription does when its subscriber is so slow that events leave memory before they are delivered.
+///
+/// ```
+/// assert_eq!(doorbell::bus::OnSlow::default(), doorbell::bus::OnSlow::Replay);
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum OnSlow {
+    /// Reads what is missing from the store: nothing is lost, everything comes in order, once. A subscriber that stays slow stays
+    /// behind.
+    #[default]
+    Replay,
+    /// Says how many events are passed over ([`BusEvent::Lagged`]), and goes on with what is in memory.
+    Report,
+}
+
+/// A subscription: the events of one stream, or of all. Yields until the bus is shut down, then ends.
+///
+/// Each event comes once, and in its stream's order, without a hole: what is missing is said by an item of its own. Subscriptions
+/// are independent of each other, and a slow one delays nobody. It can be polled on any executor; a bus over Postgres needs
+/// its own tokio runtime to live on.
+///
+/// Dropping it unsubscribes. Receiving is cancel-safe.
+///
+/// ```
+/// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus};
+/// use futures::StreamExt;
+///
+/// # futures::executor::block_on(async {
+/// let bus = LocalBus::new();
+/// let mut subscription = bus.subscribe("agent-1");
+/// subscription.ready().await.unwrap();
+/// bus.publish(FleetEvent::custom("agent-2", "note", "not for us"));
+/// bus.publish(FleetEvent::custom("agent-1", "note", "hello"));
+/// let Some(BusEvent::Event(event)) = subscription.next().await else { panic!() };
+/// assert_eq!((event.agent_id.as_str(), event.seq), ("agent-1", 1));
+/// # });
+/// ```
+pub struct BusSubscription<E: StreamEvent = FleetEvent>(State<E>);
+
+enum State<E: StreamEvent> {
+    Live(Box<Live<E>>),
+    /// There never was anything to subscribe to.
+    Refused(BusError),
+}
+
+struct Live<E: StreamEvent> {
+    hub: Arc<Hub<E>>,
+    pages: Arc<Pages<E>>,
+    feed: Subscriber<Item<E>>,
+    gate: StartGate,
+    stream: Option<StreamRef>,
+    on_slow: OnSlow,
+    phase: Phase,
+    /// Streams in which the ring is ahead, and up to which number.
+    behind: VecDeque<(Slot, u64)>,
+    reading: Option<Reading<E>>,
+    /// An item that waits for what comes before it.
+    held: Option<Item<E>>,
+}
+
+enum Phase {
+    /// Waits for the start; with the number after which the subscriber wants to begin, if it said so.
+    Starting {
+        gate: Opened<Result<Start, BusError>>,
+        after: Option<u64>,
+    },
+    Started(Cursors),
+    Ended,
+}
+
+/// A page of the history, on its way or under the finger.
+struct Reading<E> {
+    stream: StreamRef,
+    fetch: Fetch<E>,
+    /// The page that was read, and the next record in it.
+    page: Option<(Arc<History<E>>, usize)>,
+    /// Whether the store has been asked for the same once, and had nothing.
+    again: bool,
+}
+
+impl<E: StreamEvent> BusSubscription<E> {
+    pub(crate) fn new(
+        hub: Arc<Hub<E>>,
+        pages: Arc<Pages<E>>,
+        attached: Attached<E>,
+        after: Option<u64>,
+        on_slow: OnSlow,
+    ) -> Self {
+        let Attached { feed, gate, stream } = attached;
+        let phase = Phase::Starting {
+            gate: Arc::clone(&gate).opened(),
+            after,
+        };
+        Self(State::Live(Box::new(Live {
+            hub,
+            pages,
+            feed,
+            gate,
+            stream,
+            on_slow,
+            phase,
+            behind: VecDeque::new(),
+            reading: None,
+            held: None,
+        })))
+    }
+
+    pub(crate) fn refused(error: BusError) -> Self {
+        Self(State::Refused(error))
+    }
+
+    /// Completes when the start of the subscription is fixed: every event that is committed from then on will be delivered. Some that
+    /// were committed shortly before may be, too.
+    ///
+    /// # Errors
+    ///
+    /// The stream key cannot name a stream, or the bus is shut down. The store not answering is no error: this waits.
+    ///
+    /// ```
+    /// use doorbell::bus::{EventBus, LocalBus};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let bus = LocalBus::new();
+    /// bus.subscribe("agent-1").ready().await.unwrap();
+    /// # });
+    /// ```
+    pub fn ready(&self) -> Ready {
+        match &self.0 {
+            State::Live(live) => Ready::new(Arc::clone(&live.gate)),
+            State::Refused(error) => Ready::new(Gate::open(Err(error.clone()))),
+        }
+    }
+
+    /// The next item; `None` when the bus is shut down and everything is delivered. Cancel-safe.
+    ///
+    /// ```
+    /// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let bus = LocalBus::new();
+    /// let mut subscription = bus.subscribe_all();
+    /// bus.publish(FleetEvent::custom("agent-1", "note", "hello"));
+    /// assert!(matches!(subscription.recv().await, Some(BusEvent::Event(_))));
+    /// drop(bus);
+    /// assert_eq!(subscription.recv().await, None);
+    /// # });
+    /// ```
+    pub async fn recv(&mut self) -> Option<BusEvent<E>> {
+        std::future::poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// The stream that the subscription is to; none if it is to all.
+    ///
+    /// ```
+    /// use doorbell::bus::{EventBus, LocalBus};
+    ///
+    /// let bus = LocalBus::new();
+    /// assert_eq!(bus.subscribe("agent-1").stream_key(), Some("agent-1"));
+    /// assert_eq!(bus.subscribe_all().stream_key(), None);
+    /// ```
+    #[must_use]
+    pub fn stream_key(&self) -> Option<&str> {
+        match &self.0 {
+            State::Live(live) => live.stream.as_ref().map(|stream| &*stream.key),
+            State::Refused(_) => None,
+        }
+    }
+
+    /// Polls for the next item, as [`recv`](Self::recv) does.
+    ///
+    /// ```
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// use doorbell::bus::{EventBus, LocalBus};
+    ///
+    /// let bus = LocalBus::new();
+    /// let mut subscription = bus.subscribe_all();
+    /// assert_eq!(subscription.poll_recv(&mut Context::from_waker(Waker::noop())), Poll::Pending);
+    /// ```
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<BusEvent<E>>> {
+        match &mut self.0 {
+            State::Live(live) => live.poll(cx),
+            State::Refused(_) => Poll::Ready(None),
+        }
+    }
+}
+
+impl<E: StreamEvent> Stream for BusSubscription<E> {
+    type Item = BusEvent<E>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<BusEvent<E>>> {
+        self.poll_recv(cx)
+    }
+}
+
+impl<E: StreamEvent> fmt::Debug for BusSubscription<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BusSubscription")
+            .field("stream_key", &self.stream_key())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<E: StreamEvent> Drop for Live<E> {
+    fn drop(&mut self) {
+        self.hub
+            .detach(self.stream.as_ref().map(|stream| stream.slot), &self.gate);
+        self.gate.set(Err(BusError::Closed));
+    }
+}
+
+/// What an item comes to.
+enum Step<E> {
+    Yield(BusEvent<E>),
+    Continue,
+}
+
+impl<E: StreamEvent> Live<E> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<BusEvent<E>>> {
+        loop {
+            match &mut self.phase {
+                Phase::Ended => return Poll::Ready(None),
+                Phase::Starting { gate, after } => {
+                    let after = *after;
+                    match ready!(gate.poll_unpin(cx)) {
+                        Ok(start) => {
+                            if let Some(item) = self.begin(&start, after) {
+                                return Poll::Ready(Some(item));
+                            }
+                        }
+                        Err(_) => self.phase = Phase::Ended,
+                    }
+                    continue;
+                }
+                Phase::Started(_) => {}
+            }
+            if self.reading.is_some() {
+                match ready!(self.poll_history(cx)) {
+                    Step::Yield(item) => return Poll::Ready(Some(item)),
+                    Step::Continue => continue,
+                }
+            }
+            if let Some(&(slot, through)) = self.behind.front() {
+                let at = self.cursor(slot);
+                if at >= through {
+                    self.behind.pop_front();
+                } else {
+                    self.read_after(slot, at, false);
+                }
+                continue;
+            }
+            let step = match self.held.take() {
+                Some(item) => self.take(item),
+                None => match ready!(self.feed.poll_recv(cx)) {
+                    Ok(item) => self.take(item),
+                    Err(RecvError::Lagged(lagged)) => self.lagged(lagged.skipped),
+                    Err(RecvError::Closed) => {
+                        self.phase = Phase::Ended;
+                        Step::Continue
+                    }
+                },
+            };
+            if let Step::Yield(item) = step {
+                return Poll::Ready(Some(item));
+            }
+        }
+    }
+
+    fn cursor(&mut self, slot: Slot) -> u64 {
+        match &mut self.phase {
+            Phase::Started(cursors) => cursors.get(&self.hub, slot),
+            Phase::Starting { .. } | Phase::Ended => unreachable!("only a started subscription has items"),
+        }
+    }
+
+    fn set_cursor(&mut self, slot: Slot, seq: u64) {
+        if let Phase::Started(cursors) = &mut self.phase {
+            cursors.set(&self.hub, slot, seq);
+        }
+    }
+
+    fn begin(&mut self, start: &Start, after: Option<u64>) -> Option<BusEvent<E>> {
+        let (Some(after), &Start::One(live), Some(stream)) = (after, start, &self.stream) else {
+            self.phase = Phase::Started(Cursors::at(start));
+            return None;
+        };
+        let stream = stream.clone();
+        if after > live {
+            // The subscriber has had more than the store has.
+            self.phase = Phase::Started(Cursors::after(live));
+            let stream_key = stream.key;
+            return Some(BusEvent::Rewound(Rewound {
+                stream_key,
+                delivered: after,
+                resume_after: live,
+                exact: false,
+            }));
+        }
+        self.phase = Phase::Started(Cursors::after(after));
+        self.behind.push_back((stream.slot, live));
+        None
+    }
+
+    /// An item of the feed.
+    fn take(&mut self, item: Item<E>) -> Step<E> {
+        match &item {
+            Item::Event { slot, seq, .. } => self.take_seq(*slot, *seq, item),
+            Item::Notice(notice) => {
+                let notice = Arc::clone(notice);
+                match notice.kind {
+                    NoticeKind::Undecodable { seq, .. } => self.take_seq(notice.slot, seq, item),
+                    _ => self.take_notice(&notice),
+                }
+            }
+        }
+    }
+
+    /// An item that has a number.
+    fn take_seq(&mut self, slot: Slot, seq: u64, item: Item<E>) -> Step<E> {
+        let at = self.cursor(slot);
+        if seq <= at {
+            return Step::Continue;
+        }
+        if seq > at + 1 {
+            match (self.on_slow, &self.stream) {
+                (OnSlow::Replay, _) => {
+                    self.behind.push_back((slot, seq - 1));
+                    self.held = Some(item);
+                    return Step::Continue;
+                }
+                (OnSlow::Report, Some(_)) => {
+                    self.set_cursor(slot, seq - 1);
+                    self.held = Some(item);
+                    return Step::Yield(BusEvent::Lagged(seq - 1 - at));
+                }
+                (OnSlow::Report, None) => {} // counted when the ring said so
+            }
+        }
+        self.set_cursor(slot, seq);
+        Step::Yield(match item {
+            Item::Event { event, .. } => BusEvent::Event(event),
+            Item::Notice(notice) => self.undecodable(slot, seq, &notice),
+        })
+    }
+
+    fn undecodable(&self, slot: Slot, seq: u64, notice: &Notice) -> BusEvent<E> {
+        let NoticeKind::Undecodable { reason, .. } = &notice.kind else {
+            unreachable!("the only notice with a number")
+        };
+        BusEvent::Undecodable {
+            stream_key: self.hub.stream_ref(slot).key,
+            seq,
+            reason: Arc::clone(reason),
+        }
+    }
+
+    fn take_notice(&mut self, notice: &Notice) -> Step<E> {
+        let slot = notice.slot;
+        let at = self.cursor(slot);
+        match notice.kind {
+            NoticeKind::Trimmed { through } if through > at => {
+                self.set_cursor(slot, through);
+                let stream_key = self.hub.stream_ref(slot).key;
+                Step::Yield(BusEvent::Gap(Gap {
+                    stream_key,
+                    seqs: at + 1..=through,
+                }))
+            }
+            NoticeKind::Rewound { resume_after, exact } => {
+                self.behind.retain(|&(behind, _)| behind != slot);
+                let stream = self.hub.stream_ref(slot);
+                if let Some(own) = &mut self.stream {
+                    own.version = stream.version;
+                }
+                if at <= resume_after {
+                    // What it has had is in both histories, and what it has not is read from the new one.
+                    self.behind.push_back((slot, resume_after));
+                    return Step::Continue;
+                }
+                self.set_cursor(slot, resume_after);
+                Step::Yield(BusEvent::Rewound(Rewound {
+                    stream_key: stream.key,
+                    delivered: at,
+                    resume_after,
+                    exact,
+                }))
+            }
+            NoticeKind::Lowered { to } => {
+                if let Phase::Started(cursors) = &mut self.phase
+                    && let Some(start) = cursors.lower(&self.hub, slot, to)
+                {
+                    self.behind.push_back((slot, start));
+                }
+                Step::Continue
+            }
+            NoticeKind::Trimmed { .. } | NoticeKind::Undecodable { .. } => Step::Continue,
+        }
+    }
+
+    /// The ring has passed over items.
+    fn lagged(&mut self, skipped: u64) -> Step<E> {
+        self.hub.counters.lags.add(1);
+        match (self.on_slow, &self.stream) {
+            // The next item shows what is missing, and there is one: the ring is full of them.
+            (_, Some(_)) => Step::Continue,
+            (OnSlow::Report, None) => Step::Yield(BusEvent::Lagged(skipped)),
+            (OnSlow::Replay, None) => {
+                // A stream of which nothing more comes would not show it.
+                let delivered = self.hub.delivered();
+                for (slot, _, through) in delivered {
+                    if self.cursor(slot) < through {
+                        self.behind.push_back((slot, through));
+                    }
+                }
+                Step::Continue
+            }
+        }
+    }
+
+    fn read_after(&mut self, slot: Slot, at: u64, again: bool) {
+        let stream = self.hub.stream_ref(slot);
+        let fetch = self.pages.after(&stream, at);
+        self.reading = Some(Reading {
+            stream,
+            fetch,
+            page: None,
+            again,
+        });
+    }
+
+    fn poll_history(&mut self, cx: &mut Context<'_>) -> Poll<Step<E>> {
+        let reading = self.reading.as_mut().expect("the caller has looked");
+        let slot = reading.stream.slot;
+        if reading.page.is_none() {
+            match ready!(reading.fetch.poll_unpin(cx)) {
+                Some(page) => reading.page = Some((page, 0)),
+                None => {
+                    self.phase = Phase::Ended;
+                    return Poll::Ready(Step::Continue);
+                }
+            }
+        }
+        let (page, next) = reading.page.clone().expect("it has been read");
+        let again = reading.again;
+        let key = Arc::clone(&reading.stream.key);
+        let at = self.cursor(slot);
+        if page.trimmed_through > at {
+            self.set_cursor(slot, page.trimmed_through);
+            self.reading = None;
+            let gap = Gap {
+                stream_key: key,
+                seqs: at + 1..=page.trimmed_through,
+            };
+            return Poll::Ready(Step::Yield(BusEvent::Gap(gap)));
+        }
+        let from = next + page.records[next..].partition_point(|past| past.seq <= at);
+        let Some(past) = page.records.get(from) else {
+            self.page_is_done(slot, at, from > 0 && next > 0, again);
+            return Poll::Ready(Step::Continue);
+        };
+        if past.seq != at + 1 {
+            self.page_is_done(slot, at, false, again);
+            return Poll::Ready(Step::Continue);
+        }
+        let item = match &past.event {
+            Ok(event) => BusEvent::Event(Arc::clone(event)),
+            Err(reason) => BusEvent::Undecodable {
+                stream_key: key,
+                seq: past.seq,
+                reason: Arc::clone(reason),
+            },
+        };
+        self.set_cursor(slot, at + 1);
+        self.reading.as_mut().expect("as above").page = Some((page, from + 1));
+        Poll::Ready(Step::Yield(item))
+    }
+
+    /// Nothing more in the page. If it had nothing at all for us the store does not have what the ring has shown; that is so only
+    /// while its history is being replaced, and then a notice is on its way.
+    fn page_is_done(&mut self, slot: Slot, at: u64, had_something: bool, again: bool) {
+        self.reading = None;
+        if had_something {
+            return; // what is still missing is in the next page
+        }
+        if again {
+            self.behind.retain(|&(behind, _)| behind != slot);
+            self.held = None;
+        } else {
+            self.read_after(slot, at, true);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Random schedules of everything that can happen to a bus, against what the contract promises.
+
+mod rig;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+use self::rig::Rig;
+use super::OnSlow;
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Somebody appends to a stream; with a doorbell that is heard, heard later, or lost.
+    Append {
+        stream: u8,
+        bell: Bell,
+    },
+    /// This process appends, and delivers by itself.
+    AppendHere {
+        stream: u8,
+    },
+    /// A doorbell that was late is heard.
+    LateBell,
+    /// A doorbell by anybody, for anything.
+    Forged {
+        stream: u8,
+        first: u64,
+        more: u64,
+    },
+    /// The worker fixes the starts of new subscriptions.
+    Start,
+    /// The worker reads what is wanted, up to so many streams, and some at a time; or fails to.
+    Read {
+        streams: usize,
+        limit: usize,
+        fails: bool,
+    },
+    Sweep,
+    SubscribeOne {
+        stream: u8,
+        on_slow: OnSlow,
+    },
+    SubscribeFrom {
+        stream: u8,
+        after: u64,
+    },
+    SubscribeAll,
+    /// A subscriber takes so many items.
+    Receive {
+        subscription: prop::sample::Index,
+        items: usize,
+    },
+    Unsubscribe {
+        subscription: prop::sample::Index,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Bell {
+    Heard,
+    Late,
+    Lost,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let stream = 0..4_u8;
+    let bell = prop_oneof![Just(Bell::Heard), Just(Bell::Late), Just(Bell::Lost)];
+    let on_slow = prop_oneof![3 => Just(OnSlow::Replay), 1 => Just(OnSlow::Report)];
+    prop_oneof![
+        8 => (stream.clone(), bell).prop_map(|(stream, bell)| Step::Append { stream, bell }),
+        6 => stream.clone().prop_map(|stream| Step::AppendHere { stream }),
+        3 => Just(Step::LateBell),
+        1 => (0..6_u8, 1..60_u64, 0..5_u64).prop_map(|(stream, first, more)| Step::Forged { stream, first, more }),
+        4 => Just(Step::Start),
+        8 => (1..4_usize, 1..6_usize, prop::bool::weighted(0.2))
+            .prop_map(|(streams, limit, fails)| Step::Read { streams, limit, fails }),
+        2 => Just(Step::Sweep),
+        2 => (stream.clone(), on_slow).prop_map(|(stream, on_slow)| Step::SubscribeOne { stream, on_slow }),
+        1 => (stream, 0..30_u64).prop_map(|(stream, after)| Step::SubscribeFrom { stream, after }),
+        1 => Just(Step::SubscribeAll),
+        10 => (any::<prop::sample::Index>(), 1..12_usize)
+            .prop_map(|(subscription, items)| Step::Receive { subscription, items }),
+        1 => any::<prop::sample::Index>().prop_map(|subscription| Step::Unsubscribe { subscription }),
+    ]
+}
+
+fn run(steps: Vec<Step>, sweeps: bool) -> TestCaseResult {
+    let mut rig = Rig::new();
+    for step in steps {
+        match step {
+            Step::Sweep if !sweeps => {}
+            Step::Append {
+                stream,
+                bell: Bell::Lost,
+            } if !sweeps => {
+                rig.step(Step::Append {
+                    stream,
+                    bell: Bell::Late,
+                })?;
+            }
+            step => rig.step(step)?,
+        }
+    }
+    rig.finish(sweeps)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_subscription_has_every_event_once_and_in_order(steps in prop::collection::vec(step(), 0..160)) {
+        run(steps, true)?;
+    }
+
+    #[test]
+    fn no_sweep_is_needed_if_every_doorbell_is_heard(steps in prop::collection::vec(step(), 0..160)) {
+        run(steps, false)?;
+    }
+}

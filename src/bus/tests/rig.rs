@@ -1,0 +1,300 @@
+//! A bus whose worker is the test.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use futures_core::future::BoxFuture;
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseError, TestCaseResult};
+
+use super::{Bell, Step};
+use crate::bus::hub::{Hub, HubSettings};
+use crate::bus::pages::{Pages, Source};
+use crate::bus::{BusEvent, BusSubscription, FleetEvent, OnSlow, StreamEvent};
+use crate::store::{MemoryStore, Page, Record};
+
+pub(super) struct Rig {
+    store: MemoryStore,
+    hub: Arc<Hub<FleetEvent>>,
+    pages: Arc<Pages<FleetEvent>>,
+    late: VecDeque<(String, u64)>,
+    subscriptions: Vec<Watched>,
+}
+
+/// A subscription, and what it has had.
+struct Watched {
+    subscription: BusSubscription,
+    /// Of each stream: the first number, and the last. What is between has come, or was said to be missing.
+    had: BTreeMap<String, (u64, u64)>,
+    after: Option<u64>,
+    on_slow: OnSlow,
+    /// What each stream held when it became ready.
+    ready_at: Option<HashMap<String, u64>>,
+    lagged: u64,
+}
+
+struct StoreSource(MemoryStore);
+
+impl Source<FleetEvent> for StoreSource {
+    fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
+        let page = self.0.replay_now(&key, after, limit);
+        Box::pin(std::future::ready(Some(page)))
+    }
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        let store = MemoryStore::new();
+        let settings = HubSettings {
+            stream_capacity: 4,
+            all_capacity: 8,
+            pending_streams: 3,
+        };
+        Self {
+            hub: Arc::new(Hub::new(settings, Arc::default(), Box::new(|| {}))),
+            pages: Pages::new(Arc::new(StoreSource(store.clone()))),
+            store,
+            late: VecDeque::new(),
+            subscriptions: Vec::new(),
+        }
+    }
+
+    fn heads(&self) -> HashMap<String, u64> {
+        (0..4)
+            .map(key)
+            .map(|key| (key.clone(), self.store.high_water_now(&key)))
+            .filter(|&(_, head)| head > 0)
+            .collect()
+    }
+
+    pub(super) fn step(&mut self, step: Step) -> TestCaseResult {
+        match step {
+            Step::Append { stream, bell } => {
+                let event = self.append(stream);
+                match bell {
+                    Bell::Heard => {
+                        self.hub.hear(&event.agent_id, event.seq..=event.seq);
+                    }
+                    Bell::Late => self.late.push_back((event.agent_id, event.seq)),
+                    Bell::Lost => {}
+                }
+            }
+            Step::AppendHere { stream } => {
+                let event = self.append(stream);
+                self.hub.enqueue(&event.agent_id, &Record::from_event(event.clone()));
+                self.hub.flush();
+            }
+            Step::LateBell => {
+                if let Some((key, seq)) = self.late.pop_front() {
+                    self.hub.hear(&key, seq..=seq);
+                }
+            }
+            Step::Forged { stream, first, more } => {
+                self.hub.hear(&key(stream), first..=first + more);
+            }
+            Step::Start => self.start(),
+            Step::Read { streams, limit, fails } => {
+                self.read(streams, limit, fails);
+            }
+            Step::Sweep => self.sweep(),
+            Step::SubscribeOne { stream, on_slow } => self.subscribe(Some(stream), None, on_slow),
+            Step::SubscribeFrom { stream, after } => self.subscribe(Some(stream), Some(after), OnSlow::Replay),
+            Step::SubscribeAll => self.subscribe(None, None, OnSlow::Replay),
+            Step::Receive { subscription, items } => {
+                if !self.subscriptions.is_empty() {
+                    let at = subscription.index(self.subscriptions.len());
+                    self.receive(at, items)?;
+                }
+            }
+            Step::Unsubscribe { subscription } => {
+                if !self.subscriptions.is_empty() {
+                    let at = subscription.index(self.subscriptions.len());
+                    self.subscriptions.remove(at);
+                }
+            }
+        }
+        self.note_ready();
+        Ok(())
+    }
+
+    fn append(&self, stream: u8) -> FleetEvent {
+        self.store
+            .append_now(FleetEvent::custom(key(stream), "n", ""))
+            .expect("the key is good")
+    }
+
+    fn start(&self) {
+        if self.hub.baseline_wanted() {
+            let listing = self
+                .heads()
+                .into_iter()
+                .map(|(key, head)| (Arc::from(key), head))
+                .collect();
+            self.hub.set_baseline(Some(listing));
+        }
+        let streams = self.hub.unstarted(2);
+        let heads: Vec<_> = streams
+            .into_iter()
+            .map(|stream| {
+                let head = self.store.high_water_now(&stream.key);
+                (stream, head)
+            })
+            .collect();
+        self.hub.start(heads);
+    }
+
+    fn read(&self, streams: usize, limit: usize, fails: bool) -> bool {
+        let ranges = self.hub.take_ranges(streams);
+        if ranges.is_empty() {
+            return false;
+        }
+        if fails {
+            self.hub.put_back(ranges);
+            return true;
+        }
+        for range in ranges {
+            let page = self.store.replay_now(&range.key, range.after, limit);
+            self.hub.deliver(range, page, limit);
+        }
+        true
+    }
+
+    fn sweep(&self) {
+        self.hub.collect();
+        for (key, head) in self.heads() {
+            self.hub.found(&key, head);
+        }
+    }
+
+    fn subscribe(&mut self, stream: Option<u8>, after: Option<u64>, on_slow: OnSlow) {
+        let attached = match stream {
+            Some(stream) => self.hub.attach_one(&key(stream)),
+            None => self.hub.attach_all(),
+        };
+        let attached = attached.expect("the hub is open");
+        self.subscriptions.push(Watched {
+            subscription: BusSubscription::new(
+                Arc::clone(&self.hub),
+                Arc::clone(&self.pages),
+                attached,
+                after,
+                on_slow,
+            ),
+            had: BTreeMap::new(),
+            after,
+            on_slow,
+            ready_at: None,
+            lagged: 0,
+        });
+    }
+
+    fn note_ready(&mut self) {
+        let heads = self.heads();
+        let mut cx = Context::from_waker(Waker::noop());
+        for watched in &mut self.subscriptions {
+            let ready = std::pin::pin!(watched.subscription.ready());
+            if watched.ready_at.is_none() && ready.poll(&mut cx).is_ready() {
+                watched.ready_at = Some(heads.clone());
+            }
+        }
+    }
+
+    /// True if there was an item.
+    fn receive(&mut self, at: usize, items: usize) -> Result<bool, TestCaseError> {
+        let heads = self.heads();
+        let watched = &mut self.subscriptions[at];
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..items {
+            match watched.subscription.poll_recv(&mut cx) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(None) => return Err(TestCaseError::fail("the hub is open")),
+                Poll::Ready(Some(item)) => watched.take(item, &heads)?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Everything is found and received in the end.
+    pub(super) fn finish(mut self, sweeps: bool) -> TestCaseResult {
+        while let Some((key, seq)) = self.late.pop_front() {
+            self.hub.hear(&key, seq..=seq);
+        }
+        for _ in 0..3 {
+            self.start();
+            self.start();
+            self.start();
+            self.note_ready();
+            if sweeps {
+                self.sweep();
+            }
+            while self.read(100, 5, false) {}
+        }
+        let heads = self.heads();
+        for at in 0..self.subscriptions.len() {
+            while self.receive(at, 1)? {}
+            self.subscriptions[at].check(&heads)?;
+        }
+        Ok(())
+    }
+}
+
+impl Watched {
+    fn take(&mut self, item: BusEvent, heads: &HashMap<String, u64>) -> TestCaseResult {
+        match item {
+            BusEvent::Event(event) => {
+                let key = event.stream_key();
+                prop_assert!(self.subscription.stream_key().is_none_or(|own| own == key));
+                prop_assert!(event.seq <= heads[key], "an event that nobody has appended");
+                match self.had.get_mut(key) {
+                    Some((_, last)) => {
+                        let lagged = std::mem::take(&mut self.lagged);
+                        prop_assert_eq!(event.seq, *last + lagged + 1, "in {}", key);
+                        *last = event.seq;
+                    }
+                    None => {
+                        if let Some(after) = self.after {
+                            prop_assert_eq!(event.seq, after + 1, "the first, in {}", key);
+                        }
+                        let lagged = std::mem::take(&mut self.lagged);
+                        self.had.insert(key.to_owned(), (event.seq - lagged, event.seq));
+                    }
+                }
+                Ok(())
+            }
+            BusEvent::Lagged(n) if self.on_slow == OnSlow::Report => {
+                self.lagged += n;
+                Ok(())
+            }
+            BusEvent::Rewound(rewound) => {
+                prop_assert_eq!(Some(rewound.delivered), self.after, "it asked for more than there was");
+                prop_assert!(!rewound.exact);
+                self.after = Some(rewound.resume_after);
+                Ok(())
+            }
+            other => Err(TestCaseError::fail(format!("{other:?}"))),
+        }
+    }
+
+    fn check(&self, heads: &HashMap<String, u64>) -> TestCaseResult {
+        let ready_at = self.ready_at.as_ref().expect("everything has started");
+        for (key, &head) in heads {
+            if self.subscription.stream_key().is_some_and(|own| own != key) {
+                continue;
+            }
+            let owed_from = self.after.unwrap_or_else(|| ready_at.get(key).copied().unwrap_or(0)) + 1;
+            match self.had.get(key) {
+                None => prop_assert!(owed_from > head, "{key}: nothing came, {owed_from} to {head} are owed"),
+                Some(&(first, last)) => {
+                    prop_assert!(first <= owed_from, "{key}: began with {first}, {owed_from} is owed");
+                    prop_assert_eq!(last, head, "{}: the last", key);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn key(stream: u8) -> String {
+    format!("stream:{stream}")
+}

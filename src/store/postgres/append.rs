@@ -1,0 +1,242 @@
+//! Appending: events to JSON, to the server's functions, and back with their numbers.
+
+use serde_json::value::RawValue;
+use sqlx::types::Json;
+use sqlx::{PgConnection, Postgres};
+
+use super::PostgresStore;
+use super::error::{Doing, store_error};
+use crate::bus::StreamEvent;
+use crate::store::{StoreError, check_stream_key};
+
+impl<E: StreamEvent> PostgresStore<E> {
+    /// Appends within the caller's transaction, and returns the event with its number: what happened and the event that says so are
+    /// committed together, or neither is. One round trip.
+    ///
+    /// From here until the transaction ends, other appends to the stream wait; so append late. A transaction that appends to
+    /// several streams by several calls should do so in the order of their keys, byte by byte, or it may deadlock with
+    /// another such one. Nobody is told of the event: after the commit, `publish` it, or wait for the sweep.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::append`](crate::store::Store::append). What the server refuses makes the whole transaction fail, as always in Postgres; what can be known
+    /// before ([`StoreError::InvalidStreamKey`], [`StoreError::Encode`] of a NUL) does not reach it. A transaction that keeps one
+    /// snapshot (`REPEATABLE READ`, `SERIALIZABLE`) gets [`StoreError::Serialization`] if others have appended to the stream
+    /// since; then run it again.
+    ///
+    /// ```no_run
+    /// use doorbell::bus::FleetEvent;
+    /// use doorbell::store::PostgresStore;
+    ///
+    /// # async fn run(store: PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = store.pool().begin().await?;
+    /// sqlx::query("UPDATE agents SET retired = true WHERE id = 'agent-1'").execute(&mut *transaction).await?;
+    /// let event = FleetEvent::custom("agent-1", "retired", "");
+    /// let stamped = store.append_in(&mut transaction, event).await?;
+    /// transaction.commit().await?;
+    /// assert!(stamped.seq > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn append_in(&self, transaction: &mut PgConnection, event: E) -> Result<E, StoreError> {
+        self.append_with(transaction, event, false).await
+    }
+
+    /// [`append_in`](Self::append_in), and the doorbell rings as the transaction commits: on the builder's channel, inside the
+    /// database. No bell can be lost, but all commits of the cluster that notify wait for each other's flush: a few hundred a second.
+    ///
+    /// # Errors
+    ///
+    /// As [`append_in`](Self::append_in).
+    ///
+    /// ```no_run
+    /// # use doorbell::bus::FleetEvent;
+    /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = store.pool().begin().await?;
+    /// store.append_in_ringing(&mut transaction, FleetEvent::custom("agent-1", "alarm", "fire")).await?;
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn append_in_ringing(&self, transaction: &mut PgConnection, event: E) -> Result<E, StoreError> {
+        self.append_with(transaction, event, true).await
+    }
+
+    /// [`append_in`](Self::append_in) for several events, of one or more streams, in one round trip. The streams are locked in
+    /// the order of their keys, whatever the order of the events.
+    ///
+    /// # Errors
+    ///
+    /// As [`append_in`](Self::append_in), for the first event that does not fit.
+    ///
+    /// ```no_run
+    /// # use doorbell::bus::FleetEvent;
+    /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = store.pool().begin().await?;
+    /// let tick = |agent| FleetEvent::custom(agent, "tick", "");
+    /// let stamped = store.append_batch_in(&mut transaction, vec![tick("agent-2"), tick("agent-1")]).await?;
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn append_batch_in(&self, transaction: &mut PgConnection, events: Vec<E>) -> Result<Vec<E>, StoreError> {
+        self.append_batch_with(transaction, events, false).await
+    }
+
+    /// [`append_batch_in`](Self::append_batch_in), ringing as [`append_in_ringing`](Self::append_in_ringing) does, once for each
+    /// stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`append_in`](Self::append_in), for the first event that does not fit.
+    ///
+    /// ```no_run
+    /// # use doorbell::bus::FleetEvent;
+    /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = store.pool().begin().await?;
+    /// let alarms = vec![FleetEvent::custom("agent-1", "alarm", "fire"), FleetEvent::custom("agent-1", "alarm", "smoke")];
+    /// store.append_batch_in_ringing(&mut transaction, alarms).await?;
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn append_batch_in_ringing(
+        &self,
+        transaction: &mut PgConnection,
+        events: Vec<E>,
+    ) -> Result<Vec<E>, StoreError> {
+        self.append_batch_with(transaction, events, true).await
+    }
+
+    pub(super) async fn append_with<'c, X>(&self, executor: X, event: E, ring: bool) -> Result<E, StoreError>
+    where
+        X: sqlx::Executor<'c, Database = Postgres>,
+    {
+        let shared = &*self.shared;
+        let stream_key = event.stream_key();
+        let payload = encode(&event)?;
+        let seq: i64 = sqlx::query_scalar(&shared.schema.append)
+            .bind(stream_key)
+            .bind(Json(&payload))
+            .bind(expected(event.seq()))
+            .bind(ring)
+            .bind(&*shared.channel)
+            .bind(shared.lock_timeout_ms)
+            .fetch_one(executor)
+            .await
+            .map_err(|error| {
+                let error = store_error(error, &shared.schema, Doing::Appending(stream_key));
+                with_actual(error, std::slice::from_ref(&event))
+            })?;
+        Ok(event.with_seq(seq.cast_unsigned()))
+    }
+
+    pub(super) async fn append_batch_with<'c, X>(
+        &self,
+        executor: X,
+        events: Vec<E>,
+        ring: bool,
+    ) -> Result<Vec<E>, StoreError>
+    where
+        X: sqlx::Executor<'c, Database = Postgres>,
+    {
+        let Some(first) = events.first() else {
+            return Ok(events);
+        };
+        let shared = &*self.shared;
+        let stream_keys: Vec<&str> = events.iter().map(StreamEvent::stream_key).collect();
+        let payloads = events
+            .iter()
+            .map(|event| encode(event).map(Json))
+            .collect::<Result<Vec<_>, _>>()?;
+        let expected: Vec<i64> = events.iter().map(|event| expected(event.seq())).collect();
+        let seqs: Vec<i64> = sqlx::query_scalar(&shared.schema.append_many)
+            .bind(&stream_keys)
+            .bind(&payloads)
+            .bind(&expected)
+            .bind(ring)
+            .bind(&*shared.channel)
+            .bind(shared.lock_timeout_ms)
+            .fetch_one(executor)
+            .await
+            .map_err(|error| {
+                let error = store_error(error, &shared.schema, Doing::Appending(first.stream_key()));
+                with_actual(error, &events)
+            })?;
+        let events = events.into_iter().zip(seqs);
+        Ok(events.map(|(event, seq)| event.with_seq(seq.cast_unsigned())).collect())
+    }
+}
+
+/// A number as the server counts: 0 for none, and -1, which is never the next, for one beyond its reach.
+fn expected(seq: u64) -> i64 {
+    i64::try_from(seq).unwrap_or(-1)
+}
+
+/// Puts the number that [`expected`] could not express back into the error.
+fn with_actual<E: StreamEvent>(error: StoreError, events: &[E]) -> StoreError {
+    match error {
+        StoreError::SeqConflict {
+            stream_key,
+            expected,
+            actual: u64::MAX,
+        } => {
+            let beyond = |event: &&E| event.stream_key() == stream_key && i64::try_from(event.seq()).is_err();
+            let actual = events.iter().find(beyond).map_or(u64::MAX, StreamEvent::seq);
+            StoreError::SeqConflict {
+                stream_key,
+                expected,
+                actual,
+            }
+        }
+        error => error,
+    }
+}
+
+/// Checks everything that can be checked here, so that it cannot spoil the caller's transaction.
+fn encode<E: StreamEvent>(event: &E) -> Result<Box<RawValue>, StoreError> {
+    let stream_key = event.stream_key();
+    check_stream_key(stream_key)?;
+    let failed = |reason: String| StoreError::Encode {
+        stream_key: stream_key.to_owned(),
+        reason,
+    };
+    let payload = serde_json::value::to_raw_value(event).map_err(|error| failed(error.to_string()))?;
+    if escapes_nul(payload.get()) {
+        return Err(failed("Postgres cannot store the character NUL (\\u0000)".to_owned()));
+    }
+    Ok(payload)
+}
+
+/// Whether JSON contains `\u0000`, and not as the end of `\\u0000`, which is a backslash and then text.
+fn escapes_nul(json: &str) -> bool {
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        let escape = &rest[at + 1..];
+        if escape.starts_with("u0000") {
+            return true;
+        }
+        // Past the character that was escaped, which is always ASCII.
+        rest = escape.get(1..).unwrap_or("");
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nul_is_found_and_what_looks_like_it_is_not() {
+        for (text, nul) in [
+            ("", false),
+            ("\0", true),
+            ("\\u0000", false),
+            ("\\\0", true),
+            ("a\\\\u0000", false),
+            ("\n\0", true),
+        ] {
+            assert_eq!(escapes_nul(&serde_json::to_string(text).unwrap()), nul, "{text:?}");
+        }
+    }
+}

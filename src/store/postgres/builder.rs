@@ -1,0 +1,191 @@
+//! How a store over Postgres is made.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::error::{Doing, store_error};
+use super::schema::{InvalidSchemaName, Schema};
+use super::{PostgresStore, Shared};
+use crate::bus::{FleetEvent, StreamEvent};
+use crate::store::StoreError;
+
+/// The schema, unless another is chosen.
+pub const DEFAULT_SCHEMA: &str = "doorbell";
+
+/// The channel on which appends inside a transaction ring, unless another is chosen; the bus listens there.
+pub const DEFAULT_CHANNEL: &str = "doorbell";
+
+/// The most connections of the pool that [`connect`](PostgresStoreBuilder::connect) makes.
+const POOL_SIZE: u32 = 4;
+
+/// How long an operation waits for a connection of that pool, connecting included.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long another transaction may hold a stream before an append gives up.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection that was idle for longer is tried before it is used: its server may have gone meanwhile.
+const TRY_AFTER_IDLE: Duration = Duration::from_secs(1);
+
+/// Makes a [`PostgresStore`]; from [`PostgresStore::builder`].
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use doorbell::bus::FleetEvent;
+/// use doorbell::store::PostgresStore;
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = PostgresStore::<FleetEvent>::builder()
+///     .schema("fleet")?
+///     .lock_timeout(Duration::from_secs(2))
+///     .connect("postgres://localhost/app")
+///     .await?;
+/// store.migrate().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct PostgresStoreBuilder<E = FleetEvent> {
+    schema: Option<Schema>,
+    lock_timeout: Duration,
+    channel: Arc<str>,
+    event: PhantomData<fn() -> E>,
+}
+
+impl<E> PostgresStoreBuilder<E> {
+    pub(super) fn new() -> Self {
+        Self {
+            schema: None,
+            lock_timeout: LOCK_TIMEOUT,
+            channel: DEFAULT_CHANNEL.into(),
+            event: PhantomData,
+        }
+    }
+
+    /// The schema with the store's tables and functions; [`DEFAULT_SCHEMA`] if none is chosen. It is quoted wherever it is used,
+    /// so case and spaces count. Stores in different schemas share nothing.
+    ///
+    /// # Errors
+    ///
+    /// Postgres would not take the name, or would cut it.
+    ///
+    /// ```
+    /// use doorbell::bus::FleetEvent;
+    /// use doorbell::store::PostgresStore;
+    ///
+    /// assert!(PostgresStore::<FleetEvent>::builder().schema("fleet").is_ok());
+    /// assert!(PostgresStore::<FleetEvent>::builder().schema("pg_fleet").is_err());
+    /// ```
+    pub fn schema(mut self, name: &str) -> Result<Self, InvalidSchemaName> {
+        self.schema = Some(Schema::new(name)?);
+        Ok(self)
+    }
+
+    /// How long an append, or a trim, waits for another transaction that holds the stream, before it fails with
+    /// [`StoreError::LockTimeout`]: 5 s by default, at least 1 ms, at most 24 days. It holds for the store's own statements only; the
+    /// session's `lock_timeout` is left as it is.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use doorbell::bus::FleetEvent;
+    /// use doorbell::store::PostgresStore;
+    ///
+    /// let builder = PostgresStore::<FleetEvent>::builder().lock_timeout(Duration::from_millis(500));
+    /// # let _ = builder;
+    /// ```
+    #[must_use]
+    pub fn lock_timeout(mut self, timeout: Duration) -> Self {
+        self.lock_timeout = timeout;
+        self
+    }
+
+    /// The channel on which [`append_in_ringing`](PostgresStore::append_in_ringing) rings; [`DEFAULT_CHANNEL`] if none is chosen.
+    ///
+    /// ```
+    /// use doorbell::bus::FleetEvent;
+    /// use doorbell::store::PostgresStore;
+    ///
+    /// let builder = PostgresStore::<FleetEvent>::builder().channel("fleet");
+    /// # let _ = builder;
+    /// ```
+    #[must_use]
+    pub fn channel(mut self, channel: impl Into<Arc<str>>) -> Self {
+        self.channel = channel.into();
+        self
+    }
+
+    /// A store over a pool of one's own: with its limits, its timeouts, its settings.
+    ///
+    /// ```no_run
+    /// use doorbell::bus::FleetEvent;
+    /// use doorbell::store::PostgresStore;
+    ///
+    /// # fn run(pool: sqlx::PgPool) {
+    /// let store = PostgresStore::<FleetEvent>::builder().build(pool);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn build(self, pool: PgPool) -> PostgresStore<E> {
+        let schema = self.schema.unwrap_or_else(Schema::default_name);
+        PostgresStore {
+            shared: Arc::new(Shared {
+                pool,
+                schema,
+                lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
+                channel: self.channel,
+            }),
+            event: PhantomData,
+        }
+    }
+}
+
+impl<E: StreamEvent> PostgresStoreBuilder<E> {
+    /// Connects, with a pool of the store's own: at most 4 connections, 5 s for an operation to get one. Connections that were
+    /// idle for a second are tried before they are used, which costs a round trip then.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] if the server cannot be reached; [`StoreError::Other`] if it refuses the connection or `url`
+    /// cannot be read.
+    ///
+    /// ```no_run
+    /// use doorbell::bus::FleetEvent;
+    /// use doorbell::store::PostgresStore;
+    ///
+    /// # async fn run() -> Result<(), doorbell::store::StoreError> {
+    /// let store = PostgresStore::<FleetEvent>::builder().connect("postgres://localhost/app").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect(self, url: &str) -> Result<PostgresStore<E>, StoreError> {
+        let schema = self.schema.unwrap_or_else(Schema::default_name);
+        let failed = |error| store_error(error, &schema, Doing::Reading);
+        let options: PgConnectOptions = url.parse().map_err(failed)?;
+        let pool = PgPoolOptions::new()
+            .max_connections(POOL_SIZE)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .test_before_acquire(false)
+            .before_acquire(|connection, metadata| {
+                Box::pin(async move {
+                    if metadata.idle_for >= TRY_AFTER_IDLE {
+                        sqlx::Connection::ping(connection).await?;
+                    }
+                    Ok(true)
+                })
+            })
+            .connect_with(options)
+            .await
+            .map_err(failed)?;
+        let builder = Self {
+            schema: Some(schema),
+            ..self
+        };
+        Ok(builder.build(pool))
+    }
+}

@@ -1,0 +1,132 @@
+//! Reading: rows to records.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+
+use super::PostgresStore;
+use super::error::{Doing, store_error};
+use crate::bus::StreamEvent;
+use crate::store::{EventId, Page, Record, ReplayRange, StoreError, Undecodable};
+
+impl<E: StreamEvent> PostgresStore<E> {
+    /// One query for all ranges; one snapshot, too.
+    pub(super) async fn read(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, StoreError> {
+        if ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let stream_keys: Vec<&str> = ranges.iter().map(|range| sendable(&range.stream_key)).collect();
+        let after: Vec<i64> = ranges.iter().map(|range| clamp(range.after)).collect();
+        let rows = sqlx::query(&self.shared.schema.replay)
+            .bind(stream_keys)
+            .bind(after)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(&self.shared.pool)
+            .await
+            .map_err(|error| self.read_error(error))?;
+        let mut pages: Vec<Page<E>> = Vec::with_capacity(ranges.len());
+        for row in rows {
+            // Every range has a row, if only with its floor; they come in order.
+            let place = usize::try_from(self.get::<i64>(&row, 0)?).unwrap_or(1);
+            if pages.len() < place {
+                pages.push(Page {
+                    records: Vec::new(),
+                    trimmed_through: self.get::<i64>(&row, 1)?.cast_unsigned(),
+                });
+            }
+            if let (Some(page), Some(range)) = (pages.last_mut(), ranges.get(place - 1))
+                && let Some(seq) = self.get::<Option<i64>>(&row, 2)?
+            {
+                let record = self.record(&row, &range.stream_key, seq.cast_unsigned())?;
+                page.records.push(record);
+            }
+        }
+        Ok(pages)
+    }
+
+    fn record(&self, row: &PgRow, stream_key: &str, seq: u64) -> Result<Record<E>, StoreError> {
+        let id: Vec<u8> = self.get(row, 3)?;
+        let appended_at: f64 = self.get(row, 4)?;
+        let payload: &str = row.try_get(5).map_err(|error| self.read_error(error))?;
+        Ok(Record {
+            seq,
+            id: event_id(&id),
+            appended_at: Duration::try_from_secs_f64(appended_at)
+                .ok()
+                .map(|since_epoch| UNIX_EPOCH + since_epoch),
+            event: decode(payload, stream_key, seq),
+        })
+    }
+
+    pub(super) async fn read_high_waters(&self, stream_keys: &[&str]) -> Result<Vec<u64>, StoreError> {
+        if stream_keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let stream_keys: Vec<&str> = stream_keys.iter().map(|key| sendable(key)).collect();
+        let high_waters: Vec<i64> = sqlx::query_scalar(&self.shared.schema.high_waters)
+            .bind(stream_keys)
+            .fetch_all(&self.shared.pool)
+            .await
+            .map_err(|error| self.read_error(error))?;
+        Ok(high_waters.into_iter().map(i64::cast_unsigned).collect())
+    }
+
+    pub(super) async fn read_identities(&self, places: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let stream_keys: Vec<&str> = places.iter().map(|(stream_key, _)| sendable(stream_key)).collect();
+        // Number 0, like the ones beyond the server's, is no event's.
+        let seqs: Vec<i64> = places.iter().map(|(_, seq)| i64::try_from(*seq).unwrap_or(0)).collect();
+        let ids: Vec<Option<Vec<u8>>> = sqlx::query_scalar(&self.shared.schema.identities)
+            .bind(stream_keys)
+            .bind(seqs)
+            .fetch_all(&self.shared.pool)
+            .await
+            .map_err(|error| self.read_error(error))?;
+        Ok(ids.into_iter().map(|id| id.and_then(|id| event_id(&id))).collect())
+    }
+
+    pub(super) fn get<'r, T>(&self, row: &'r PgRow, column: usize) -> Result<T, StoreError>
+    where
+        T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+    {
+        row.try_get(column).map_err(|error| self.read_error(error))
+    }
+
+    pub(super) fn read_error(&self, error: sqlx::Error) -> StoreError {
+        store_error(error, &self.shared.schema, Doing::Reading)
+    }
+}
+
+/// A key that names no stream can still be asked for, and there is nothing; but NUL would not get through.
+fn sendable(stream_key: &str) -> &str {
+    if stream_key.contains('\0') { "" } else { stream_key }
+}
+
+/// There is nothing beyond the server's numbers.
+fn clamp(seq: u64) -> i64 {
+    i64::try_from(seq).unwrap_or(i64::MAX)
+}
+
+fn event_id(bytes: &[u8]) -> Option<EventId> {
+    Some(EventId(u128::from_be_bytes(bytes.try_into().ok()?)))
+}
+
+/// The event of a payload, with the number of its row; or why there is none.
+fn decode<E: StreamEvent>(payload: &str, stream_key: &str, seq: u64) -> Result<E, Undecodable> {
+    let event: E = serde_json::from_str(payload).map_err(|error| Undecodable {
+        reason: error.to_string(),
+    })?;
+    if event.stream_key() != stream_key {
+        return Err(Undecodable {
+            reason: format!(
+                "it says that it is of stream {:?}, and lies in {stream_key:?}",
+                event.stream_key()
+            ),
+        });
+    }
+    Ok(event.with_seq(seq))
+}

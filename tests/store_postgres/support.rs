@@ -1,0 +1,34 @@
+//! A migrated store in a database of its own.
+
+use std::ops::Deref;
+
+use doorbell::store::PostgresStore;
+use throwaway_postgres::Database;
+
+/// A store, and the database that goes with it.
+pub(crate) struct Store {
+    store: PostgresStore,
+    pub(crate) database: Database,
+}
+
+impl Store {
+    pub(crate) async fn fresh() -> Self {
+        let database = Database::fresh().unwrap();
+        let store = PostgresStore::connect(&database.url()).await.unwrap();
+        store.migrate().await.unwrap();
+        Self { store, database }
+    }
+
+    /// Runs SQL by psql.
+    pub(crate) fn psql(&self, sql: &str) -> String {
+        self.database.psql(sql).unwrap()
+    }
+}
+
+impl Deref for Store {
+    type Target = PostgresStore;
+
+    fn deref(&self) -> &PostgresStore {
+        &self.store
+    }
+}
