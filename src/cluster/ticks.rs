@@ -34,20 +34,27 @@ struct Anchor {
     speed: u64,
     /// Where the present measurement of the speed began.
     measured_from: Option<(u64, Instant)>,
+}
+
+/// What a thread keeps. Two cells, so that most looks write the second only.
+struct Kept {
+    anchor: Cell<Anchor>,
     /// The instant given out last: a correction of a microsecond is no reason to go back.
-    last: SystemTime,
+    last: Cell<SystemTime>,
 }
 
 thread_local! {
-    static ANCHOR: Cell<Anchor> = const {
-        Cell::new(Anchor {
-            ticks: 0,
-            wall: SystemTime::UNIX_EPOCH,
-            holds: 0,
-            speed: 0,
-            measured_from: None,
-            last: SystemTime::UNIX_EPOCH,
-        })
+    static KEPT: Kept = const {
+        Kept {
+            anchor: Cell::new(Anchor {
+                ticks: 0,
+                wall: SystemTime::UNIX_EPOCH,
+                holds: 0,
+                speed: 0,
+                measured_from: None,
+            }),
+            last: Cell::new(SystemTime::UNIX_EPOCH),
+        }
     };
 }
 
@@ -55,30 +62,28 @@ thread_local! {
 #[inline]
 pub(super) fn now() -> SystemTime {
     // While the thread's variables are being destroyed there is no anchor.
-    ANCHOR.try_with(read).unwrap_or_else(|_| SystemTime::now())
+    KEPT.try_with(read).unwrap_or_else(|_| SystemTime::now())
 }
 
 #[inline]
-fn read(cell: &Cell<Anchor>) -> SystemTime {
-    let anchor = cell.get();
+fn read(kept: &Kept) -> SystemTime {
+    let anchor = kept.anchor.get();
     let since = counter().wrapping_sub(anchor.ticks);
     if since >= anchor.holds {
-        return look(cell);
+        return look(kept);
     }
     // At most about a millisecond, so the product fits, and so do the nanoseconds.
     let nanos = (since * anchor.speed) >> PLACES;
     let now = anchor.wall + Duration::new(0, nanos as u32);
-    if now < anchor.last {
-        return anchor.last;
-    }
-    cell.set(Anchor { last: now, ..anchor });
+    let now = now.max(kept.last.get());
+    kept.last.set(now);
     now
 }
 
 /// Looks at the system's clock, and sets an anchor if that is possible.
 #[cold]
 #[inline(never)]
-fn look(cell: &Cell<Anchor>) -> SystemTime {
+fn look(kept: &Kept) -> SystemTime {
     let before = counter();
     let wall = SystemTime::now();
     let monotonic = Instant::now();
@@ -86,16 +91,16 @@ fn look(cell: &Cell<Anchor>) -> SystemTime {
     if !is_constant() {
         return wall;
     }
-    let mut anchor = cell.get();
+    let mut anchor = kept.anchor.get();
     if after.wrapping_sub(before) <= INTERRUPTED {
         anchor.set(before, wall, monotonic);
+        kept.anchor.set(anchor);
     }
-    let ahead = anchor.last.duration_since(wall).unwrap_or_default();
+    let ahead = kept.last.get().duration_since(wall).unwrap_or_default();
     if ahead.is_zero() || ahead > CORRECTION {
-        anchor.last = wall;
+        kept.last.set(wall);
     }
-    cell.set(anchor);
-    anchor.last
+    kept.last.get()
 }
 
 impl Anchor {

@@ -15,11 +15,25 @@ pub(super) type Displaced<T> = Option<T>;
 pub(super) struct Diverted;
 
 impl<T> Core<T> {
-    /// Claims the next sequence, for a publication that runs no foreign code. Whether there is one left is seen by [`Core::place`].
+    /// Claims the next sequence. Whether there is one left is seen by [`Core::place`].
     #[inline(always)]
     pub(super) fn claim(&self) -> u64 {
-        // Acquire: a claim that follows a waiter's look at the tail (`park.look`) sees that waiter's flag.
+        // Acquire: a claim that follows a waiter's look at the tail (`park.look`) sees that waiter's flag, and that it is there.
         self.tail.fetch_add(1, ord!("claim", Acquire))
+    }
+
+    /// Claims the next sequence, for a publication that runs foreign code once it has it.
+    ///
+    /// # Panics
+    ///
+    /// When none is left.
+    #[inline(always)]
+    pub(super) fn claim_checked(&self) -> u64 {
+        let seq = self.claim();
+        if seq > MAX_SEQ {
+            exhausted();
+        }
+        seq
     }
 
     /// Claims `count` sequences and returns the first.
@@ -211,6 +225,18 @@ impl<T> Core<T> {
     pub(super) fn tidy_caught(&self, drops: &drops::Guard) {
         if self.bell.take_tidy() {
             drops.run(|| self.purge());
+        }
+    }
+
+    /// Rings for a publication whose value was built after the claim (`claim`), which took who knows how long.
+    #[inline]
+    pub(super) fn ring_built(&self) {
+        // With no subscriber there is nobody to ring for. One that this look misses and that waits for the event has looked at the
+        // tail after the claim, which would have acquired its presence otherwise: it finds the event claimed, and somebody comes
+        // back for it (see `wait`). A ring without backstop has nobody to do so.
+        let must_fence = self.always_fence && !fault!("built.backstop_assumed");
+        if must_fence || self.presence.subscribers() != 0 {
+            self.ring_fenced();
         }
     }
 

@@ -41,7 +41,7 @@ impl Presence {
     /// How many subscribers there are.
     #[inline(always)]
     pub(crate) fn subscribers(&self) -> usize {
-        // Relaxed: a figure; who acts on zero fences before, or holds the door.
+        // Relaxed: a figure; who acts on zero fences before, holds the door, or relies on `claim` (`Core::ring_built`).
         self.subscribers.load(ord!("presence.count", Relaxed))
     }
 

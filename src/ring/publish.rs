@@ -34,18 +34,19 @@ impl<T> Core<T> {
         seq
     }
 
-    /// Publishes what `build` makes as the claimed `seq`, and rings. A panic makes the sequence void.
+    /// Claims a sequence, publishes what `build` makes of it, and rings. A panic of `build` makes the sequence void.
     #[inline]
-    pub(super) fn publish_built(&self, seq: u64, build: impl FnOnce(u64) -> T) -> u64 {
+    pub(super) fn publish_built(&self, build: impl FnOnce(u64) -> T) -> u64 {
+        let seq = self.claim_checked();
         let _tidy = TidyLast(self);
-        let mut claimed = Claimed {
+        let claimed = Claimed {
             core: self,
             rest: seq..seq + 1,
         };
         let value = build(seq);
-        claimed.rest.start += 1;
+        core::mem::forget(claimed);
         let displaced = self.place(seq, value);
-        drop(claimed);
+        self.ring_built();
         drop(displaced);
         seq
     }

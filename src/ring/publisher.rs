@@ -66,7 +66,7 @@ impl<T> Publisher<T> {
     /// As [`Publisher::publish`]. When `build` panics, the sequence is void: subscribers pass over it and count it.
     #[inline]
     pub fn publish_with(&self, build: impl FnOnce(u64) -> T) -> u64 {
-        self.core.publish_built(self.core.claim_many(1), build)
+        self.core.publish_built(build)
     }
 
     /// Publishes all items under consecutive sequences, and returns these.

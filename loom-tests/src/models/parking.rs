@@ -3,7 +3,7 @@
 use super::{channel, conclude, publishing, with_ringer};
 use crate::check::{Bell, Ledger, Reader, Step, Waiting, Writer};
 use crate::registry::{Bound, Model};
-use crate::ring::{self, Builder};
+use crate::ring::{self, Builder, Start};
 use loom::thread;
 use std::future::Future;
 use std::pin::pin;
@@ -95,6 +95,24 @@ pub(crate) const MODELS: &[Model] = &[
         run: park_against_unique_publisher,
     },
     Model {
+        name: "newcomer_parks_against_publish_with",
+        clauses: &[9],
+        bound: Bound::Preemptions(3),
+        run: || newcomer_parks(true),
+    },
+    Model {
+        name: "newcomer_parks_without_backstop",
+        clauses: &[9],
+        bound: Bound::Preemptions(3),
+        run: || newcomer_parks(false),
+    },
+    Model {
+        name: "newcomer_task_against_publish_with",
+        clauses: &[9],
+        bound: Bound::Preemptions(3),
+        run: newcomer_task,
+    },
+    Model {
         name: "park_behind_an_unfinished_publish",
         clauses: &[9],
         bound: Bound::Preemptions(4),
@@ -155,6 +173,42 @@ fn task_waits_against_publish() {
     if waiting[0].is_rung() {
         waiting[0].poll();
     }
+    let history = publisher.join().unwrap();
+    Waiting::run_to_the_end(&mut waiting);
+    drop(keeps_open);
+    let [waiting] = waiting;
+    conclude(waiting.reader, &history, &ledger);
+}
+
+/// The only subscriber comes while its event is published, and waits for it: a publisher that found nobody there does not fence.
+fn newcomer_parks(backstop: bool) {
+    let ledger = Ledger::default();
+    let (publisher, subscriber) = Builder::new(2).backstop(backstop).channel().unwrap();
+    drop(subscriber);
+    let writer = Writer::new(publisher, &ledger);
+    let keeps_open = writer.another();
+    let publisher = publishing(writer, |writer| {
+        writer.publish_with();
+    });
+    let mut reader = Reader::new(keeps_open.publisher.subscribe_from(Start::After(0)));
+    assert_eq!(reader.wait_as_thread(), Step::Received);
+    let history = publisher.join().unwrap();
+    drop(keeps_open);
+    conclude(reader, &history, &ledger);
+}
+
+/// The same for a task, which counts on being woken when it finds its event not claimed yet.
+fn newcomer_task() {
+    let ledger = Ledger::default();
+    let (writer, reader) = channel(1, &ledger);
+    drop(reader);
+    let keeps_open = writer.another();
+    let publisher = publishing(writer, |writer| {
+        writer.publish_with();
+    });
+    let reader = Reader::new(keeps_open.publisher.subscribe_from(Start::After(0)));
+    let mut waiting = [Waiting::new(reader)];
+    waiting[0].poll();
     let history = publisher.join().unwrap();
     Waiting::run_to_the_end(&mut waiting);
     drop(keeps_open);
