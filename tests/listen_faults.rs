@@ -8,8 +8,6 @@ mod proxy;
 
 #[path = "listen_faults/acknowledgements.rs"]
 mod acknowledgements;
-#[path = "listen_faults/log.rs"]
-mod log;
 #[path = "listen_faults/outages.rs"]
 mod outages;
 #[path = "listen_faults/registrations.rs"]

@@ -1,4 +1,8 @@
-//! What the listener writes into the log: a line for each change of its state, however many attempts there are.
+//! What the listener writes into the log: a line for each change of its state, however many attempts there are. One test, in a
+//! process of its own, since the log is the process's.
+
+#[path = "listen_support/mod.rs"]
+mod support;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -9,7 +13,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::support::{until, within};
+use support::{until, within};
 
 /// Keeps the listener's lines that operators see.
 #[derive(Clone, Default)]
@@ -49,11 +53,10 @@ impl Visit for Message {
     }
 }
 
-/// On one thread, so that the lines of other tests are not among these.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p10_one_line_for_each_change_of_state() {
     let lines = Lines::default();
-    let _guard = tracing::subscriber::set_default(lines.clone());
+    tracing::subscriber::set_global_default(lines.clone()).unwrap();
     let server = Server::start().unwrap();
     let mux = ListenMultiplexer::connect(&server.url()).await.unwrap();
     server.stop(Stop::Fast).unwrap();
