@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use doorbell::store::Store as _;
 
+mod appending;
+mod changing;
 #[allow(dead_code, reason = "each test binary uses a part")]
 #[path = "../store_suite/mod.rs"]
 mod store_suite;
