@@ -33,13 +33,29 @@ async fn eight_migrate_at_once() {
 async fn odd_schema_names_share_nothing() {
     let database = Database::fresh().unwrap();
     let longest = "s".repeat(63);
-    let names = ["doorbell", "Doorbell", "public", "with space", "quo\"te", "se;mi", "a.b", "sélect", "select", "$user", "%I", "a, b", &longest];
+    let names = [
+        "doorbell",
+        "Doorbell",
+        "public",
+        "with space",
+        "quo\"te",
+        "se;mi",
+        "a.b",
+        "sélect",
+        "select",
+        "%I",
+        "a, b",
+        &longest,
+    ];
     let mut stores = Vec::new();
     for name in names {
         let builder = PostgresStore::<FleetEvent>::builder().schema(name).unwrap();
         let store = builder.connect(&database.url()).await.unwrap();
         let early = store.append(event("a", "x")).await;
-        assert!(matches!(early, Err(StoreError::NotMigrated { .. })), "{name}: {early:?}");
+        assert!(
+            matches!(early, Err(StoreError::NotMigrated { .. })),
+            "{name}: {early:?}"
+        );
         store.migrate().await.unwrap();
         store.migrate().await.unwrap();
         store.check_migrated().await.unwrap();
@@ -52,7 +68,13 @@ async fn odd_schema_names_share_nothing() {
     for (store, name) in stores.iter().zip(names).skip(1) {
         assert_eq!(store.append(event("a", name)).await.unwrap().seq, 2);
         let page = store.replay("a", 0, 10).await.unwrap();
-        assert_eq!(page.records[0].event, Ok(FleetEvent { seq: 1, ..event("a", name) }));
+        assert_eq!(
+            page.records[0].event,
+            Ok(FleetEvent {
+                seq: 1,
+                ..event("a", name)
+            })
+        );
         assert_eq!(store.changed_since(None, 10).await.unwrap().unwrap().streams.len(), 1);
     }
     holder.rollback().await.unwrap();
@@ -79,10 +101,17 @@ async fn what_is_missing_is_said() {
     not_migrated(store.trim("a", 1).await.map(drop));
     store.migrate().await.unwrap();
     // An older build has been here, and no newer one.
-    database.psql("DELETE FROM doorbell.migrations WHERE version > 1").unwrap();
-    assert_eq!(not_migrated(store.check_migrated().await), "it has migrations up to 1, this build needs 5");
+    database
+        .psql("DELETE FROM doorbell.migrations WHERE version > 1")
+        .unwrap();
+    assert_eq!(
+        not_migrated(store.check_migrated().await),
+        "it has migrations up to 1, this build needs 5"
+    );
     // A newer build has been here.
-    database.psql("INSERT INTO doorbell.migrations SELECT 9000, 'later', now(), true, '', 1").unwrap();
+    database
+        .psql("INSERT INTO doorbell.migrations SELECT 9000, 'later', now(), true, '', 1")
+        .unwrap();
     store.check_migrated().await.unwrap();
 }
 
@@ -91,11 +120,17 @@ async fn what_is_missing_is_said() {
 async fn beside_the_service_s_own_migrations() {
     let store = Store::fresh().await;
     store.psql("CREATE TABLE _sqlx_migrations (version bigint PRIMARY KEY); INSERT INTO _sqlx_migrations VALUES (42)");
-    let public = PostgresStore::<FleetEvent>::builder().schema("public").unwrap().build(store.pool().clone());
+    let public = PostgresStore::<FleetEvent>::builder()
+        .schema("public")
+        .unwrap()
+        .build(store.pool().clone());
     public.migrate().await.unwrap();
     assert_eq!(public.append(event("a", "x")).await.unwrap().seq, 1);
     // Whoever migrates leaves the session as it was.
-    let search_path: String = sqlx::query_scalar("SHOW search_path").fetch_one(store.pool()).await.unwrap();
+    let search_path: String = sqlx::query_scalar("SHOW search_path")
+        .fetch_one(store.pool())
+        .await
+        .unwrap();
     assert_eq!(search_path, "\"$user\", public");
 }
 
@@ -108,12 +143,17 @@ async fn nobody_there() {
     assert!(PostgresStore::connect("postgres://[").await.is_err());
     // P15: all connections of the pool are taken.
     let store = Store::fresh().await;
-    let options = sqlx::postgres::PgPoolOptions::new().max_connections(1).acquire_timeout(std::time::Duration::from_millis(50));
+    let options = sqlx::postgres::PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(std::time::Duration::from_millis(50));
     let pool = options.connect(&store.database.url()).await.unwrap();
     let narrow = PostgresStore::new(pool.clone());
     let taken = pool.acquire().await.unwrap();
     let refused = narrow.append(event("a", "x")).await;
-    assert!(matches!(&refused, Err(error @ StoreError::Unavailable { .. }) if error.is_transient()), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(error @ StoreError::Unavailable { .. }) if error.is_transient()),
+        "{refused:?}"
+    );
     drop(taken);
     assert_eq!(narrow.append(event("a", "x")).await.unwrap().seq, 1);
 }

@@ -20,11 +20,19 @@ async fn psql_and_a_trigger_append_and_ring() {
     let on = |payload: &str| ("doorbell".to_owned(), payload.to_owned());
 
     let connected = r#"'{"agent_id": "a:b", "type": "agent_connected"}'"#;
-    assert_eq!(store.psql(&format!("SELECT doorbell.append('a:b', {connected}, ring => true)")), "1");
+    assert_eq!(
+        store.psql(&format!("SELECT doorbell.append('a:b', {connected}, ring => true)")),
+        "1"
+    );
     assert_eq!(heard(&mut listener).await, on("a:b:1"));
-    assert_eq!(store.psql(&format!("SELECT doorbell.append('a:b', {connected}, 2, true, 'other')")), "2");
+    assert_eq!(
+        store.psql(&format!("SELECT doorbell.append('a:b', {connected}, 2, true, 'other')")),
+        "2"
+    );
     assert_eq!(heard(&mut listener).await, ("other".to_owned(), "a:b:2".to_owned()));
-    let batch = format!("SELECT doorbell.append_many(array['a:b', 'a:b'], array[{connected}, {connected}]::jsonb[], ring => true)");
+    let batch = format!(
+        "SELECT doorbell.append_many(array['a:b', 'a:b'], array[{connected}, {connected}]::jsonb[], ring => true)"
+    );
     assert_eq!(store.psql(&batch), "{3,4}");
     assert_eq!(heard(&mut listener).await, on("a:b:3-4"));
     store.psql("SELECT doorbell.ring('a:b', 4)");
@@ -34,13 +42,21 @@ async fn psql_and_a_trigger_append_and_ring() {
     store.psql("SELECT doorbell.ring('a:b', 1, 'other')");
     assert_eq!(heard(&mut listener).await.0, "other");
     let records = store.replay("a:b", 0, 10).await.unwrap().records;
-    assert_eq!(records[3].event, Ok(FleetEvent { seq: 4, ..FleetEvent::new("a:b", FleetEventKind::AgentConnected) }));
+    assert_eq!(
+        records[3].event,
+        Ok(FleetEvent {
+            seq: 4,
+            ..FleetEvent::new("a:b", FleetEventKind::AgentConnected)
+        })
+    );
 
     // The trigger of migrations/README.md.
     let readme = include_str!("../../migrations/README.md");
     let (_, trigger) = readme.split_once("From a trigger:\n\n```sql\n").unwrap();
     let (trigger, _) = trigger.split_once("```").unwrap();
-    store.psql("CREATE TABLE agents (id text PRIMARY KEY, retired bool); INSERT INTO agents VALUES ('t', false), ('u', false)");
+    store.psql(
+        "CREATE TABLE agents (id text PRIMARY KEY, retired bool); INSERT INTO agents VALUES ('t', false), ('u', false)",
+    );
     store.psql(trigger);
     store.psql("UPDATE agents SET retired = true");
     let mut bells = [heard(&mut listener).await.1, heard(&mut listener).await.1];
@@ -48,29 +64,57 @@ async fn psql_and_a_trigger_append_and_ring() {
     assert_eq!(bells, ["t:1", "u:1"]);
     assert_eq!(
         store.replay("t", 0, 10).await.unwrap().records[0].event,
-        Ok(FleetEvent { seq: 1, ..FleetEvent::new("t", FleetEventKind::AgentRetired) })
+        Ok(FleetEvent {
+            seq: 1,
+            ..FleetEvent::new("t", FleetEventKind::AgentRetired)
+        })
     );
 
     // In a transaction of Rust's.
     let mut transaction = store.pool().begin().await.unwrap();
-    store.append_in_ringing(&mut transaction, event("r", "1")).await.unwrap();
-    store.append_batch_in_ringing(&mut transaction, vec![event("r", "2"), event("r", "3")]).await.unwrap();
+    store
+        .append_in_ringing(&mut transaction, event("r", "1"))
+        .await
+        .unwrap();
+    store
+        .append_batch_in_ringing(&mut transaction, vec![event("r", "2"), event("r", "3")])
+        .await
+        .unwrap();
     transaction.commit().await.unwrap();
-    assert_eq!([heard(&mut listener).await.1, heard(&mut listener).await.1], ["r:1", "r:2-3"]);
+    assert_eq!(
+        [heard(&mut listener).await.1, heard(&mut listener).await.1],
+        ["r:1", "r:2-3"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn psql_is_told_what_is_wrong() {
     let store = Store::fresh().await;
     for key in ["''", "NULL", "repeat('k', 513)", "'a' || chr(30) || 'b'"] {
-        for call in [format!("append({key}, '{{}}')"), format!("append_many(array[{key}]::text[], array['{{}}']::jsonb[])")] {
-            let error = store.database.psql(&format!("SELECT doorbell.{call}")).unwrap_err().to_string();
+        for call in [
+            format!("append({key}, '{{}}')"),
+            format!("append_many(array[{key}]::text[], array['{{}}']::jsonb[])"),
+        ] {
+            let error = store
+                .database
+                .psql(&format!("SELECT doorbell.{call}"))
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("stream key"), "{call}: {error}");
         }
     }
-    let error = store.database.psql("SELECT doorbell.append('a', '{}', 5)").unwrap_err().to_string();
+    let error = store
+        .database
+        .psql("SELECT doorbell.append('a', '{}', 5)")
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("the event carries number 5, the next is 1"), "{error}");
-    assert!(store.database.psql("SELECT doorbell.append_many(array['a'], '{}')").is_err());
+    assert!(
+        store
+            .database
+            .psql("SELECT doorbell.append_many(array['a'], '{}')")
+            .is_err()
+    );
     assert_eq!(store.psql("SELECT count(*) FROM doorbell.events"), "0");
 }
 
@@ -79,12 +123,19 @@ async fn psql_is_told_what_is_wrong() {
 async fn what_cannot_be_decoded_keeps_its_place() {
     let store = Store::fresh().await;
     store.append(event("a", "1")).await.unwrap();
-    for payload in [r#"{"agent_id": "a", "type": "from_the_future"}"#, "null", r#"{"agent_id": "b", "type": "agent_connected"}"#] {
+    for payload in [
+        r#"{"agent_id": "a", "type": "from_the_future"}"#,
+        "null",
+        r#"{"agent_id": "b", "type": "agent_connected"}"#,
+    ] {
         store.psql(&format!("SELECT doorbell.append('a', '{payload}')"));
     }
     store.append(event("a", "5")).await.unwrap();
     let records = store.replay("a", 0, 10).await.unwrap().records;
-    let readable: Vec<(u64, bool)> = records.iter().map(|record| (record.seq, record.event.is_ok())).collect();
+    let readable: Vec<(u64, bool)> = records
+        .iter()
+        .map(|record| (record.seq, record.event.is_ok()))
+        .collect();
     assert_eq!(readable, [(1, true), (2, false), (3, false), (4, false), (5, true)]);
     assert!(records[3].event.as_ref().unwrap_err().reason.contains("\"b\""));
 }
@@ -109,12 +160,25 @@ async fn what_jsonb_cannot_hold_is_a_typed_error() {
     }
     let store = Store::fresh().await;
     let raw = PostgresStore::<Raw>::builder().build(store.pool().clone());
-    let body = |json: &str| Raw { body: serde_json::value::RawValue::from_string(json.to_owned()).unwrap() };
-    for json in ["1e200000", r#""\ud800""#, r#""\u0000""#, &format!("{}{}", "[".repeat(100), "1e999999".to_owned() + &"]".repeat(100))] {
+    let body = |json: &str| Raw {
+        body: serde_json::value::RawValue::from_string(json.to_owned()).unwrap(),
+    };
+    for json in [
+        "1e200000",
+        r#""\ud800""#,
+        r#""\u0000""#,
+        &format!("{}{}", "[".repeat(100), "1e999999".to_owned() + &"]".repeat(100)),
+    ] {
         let refused = raw.append(body(json)).await;
-        assert!(matches!(&refused, Err(StoreError::Encode { stream_key, .. }) if stream_key == "raw"), "{json}: {refused:?}");
+        assert!(
+            matches!(&refused, Err(StoreError::Encode { stream_key, .. }) if stream_key == "raw"),
+            "{json}: {refused:?}"
+        );
         let refused = raw.append_batch(vec![body("1"), body(json)]).await;
-        assert!(matches!(&refused, Err(StoreError::Encode { .. })), "{json}: {refused:?}");
+        assert!(
+            matches!(&refused, Err(StoreError::Encode { .. })),
+            "{json}: {refused:?}"
+        );
     }
     raw.append(body(r#"{"deep": [1.50, "\\u0000"]}"#)).await.unwrap();
     assert_eq!(raw.high_water("raw").await.unwrap(), 1);
@@ -149,13 +213,18 @@ async fn every_look_is_a_probe_of_an_index() {
             ] {
                 sqlx::query(look).execute(&mut *connection).await.unwrap();
             }
-            sqlx::query("SELECT doorbell.changed_since($1::text::jsonb, 10)").bind(&watermark).execute(&mut *connection).await.unwrap();
+            sqlx::query("SELECT doorbell.changed_since($1::text::jsonb, 10)")
+                .bind(&watermark)
+                .execute(&mut *connection)
+                .await
+                .unwrap();
         }
     };
     use_all(&mut connection).await;
     // Now they are large, and the plans are kept.
     store.psql("INSERT INTO doorbell.events (stream_key, seq, payload) SELECT 's' || i % 500, 1 + i / 500, '{}' FROM generate_series(0, 19999) AS i");
-    let scans = "SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_xact_user_tables WHERE schemaname = 'doorbell'";
+    let scans =
+        "SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_xact_user_tables WHERE schemaname = 'doorbell'";
     let mut transaction = sqlx::Connection::begin(&mut *connection).await.unwrap();
     use_all(&mut transaction).await;
     let read: i64 = sqlx::query_scalar(scans).fetch_one(&mut *transaction).await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use doorbell::bus::StreamEvent;
-use doorbell::store::{StoreError, Store as _};
+use doorbell::store::{Store as _, StoreError};
 
 use crate::store_suite::{event, read_all};
 use crate::support::Store;
@@ -33,8 +33,18 @@ async fn the_floor_is_reported_and_the_numbers_go_on() {
     assert_eq!((page.trimmed_through, page.records.len()), (2_500, 0));
     assert_eq!(store.high_waters(&["a".into(), "b".into()]).await.unwrap(), [2_500, 3]);
     let conflict = store.append(event("a", "x").with_seq(1)).await;
-    assert!(matches!(conflict, Err(StoreError::SeqConflict { expected: 2_501, .. })), "{conflict:?}");
-    assert_eq!(store.append_batch(vec![event("a", "x"), event("a", "y")]).await.unwrap()[1].seq, 2_502);
+    assert!(
+        matches!(conflict, Err(StoreError::SeqConflict { expected: 2_501, .. })),
+        "{conflict:?}"
+    );
+    assert_eq!(
+        store
+            .append_batch(vec![event("a", "x"), event("a", "y")])
+            .await
+            .unwrap()[1]
+            .seq,
+        2_502
+    );
     assert!(matches!(store.trim("", 1).await, Err(StoreError::InvalidStreamKey(_))));
 }
 
@@ -47,7 +57,11 @@ async fn the_last_of_every_stream_stay() {
     assert_eq!(store.keep_last(u64::MAX).await.unwrap(), 0);
     assert_eq!(store.keep_last(4).await.unwrap(), 1_201 + 1);
     assert_eq!(store.keep_last(4).await.unwrap(), 0);
-    let lengths = ["a", "b", "c", "d"].map(|key| store.psql(&format!("SELECT count(*) FROM doorbell.events WHERE stream_key = '{key}'")));
+    let lengths = ["a", "b", "c", "d"].map(|key| {
+        store.psql(&format!(
+            "SELECT count(*) FROM doorbell.events WHERE stream_key = '{key}'"
+        ))
+    });
     assert_eq!(lengths, ["4", "4", "4", "1"]);
     assert_eq!(store.keep_last(0).await.unwrap(), 13);
     assert_eq!(store.append(event("a", "x")).await.unwrap().seq, 1_206);

@@ -35,8 +35,8 @@ pub enum InvalidSchemaName {
     /// Postgres cannot store NUL.
     #[error("the schema name contains NUL, which no name can")]
     Nul,
-    /// Names that begin with `pg_` are the system's own.
-    #[error("schema names that begin with \"pg_\" are reserved")]
+    /// Names that begin with `pg_` are the system's own, and `$user` means the session's role wherever schemas are looked up.
+    #[error("\"$user\" and schema names that begin with \"pg_\" are reserved")]
     Reserved,
 }
 
@@ -80,7 +80,7 @@ impl Schema {
         if name.contains('\0') {
             return Err(InvalidSchemaName::Nul);
         }
-        if name.starts_with("pg_") {
+        if name.starts_with("pg_") || name == "$user" {
             return Err(InvalidSchemaName::Reserved);
         }
         Ok(Self::quoting(name))
@@ -167,6 +167,8 @@ mod tests {
             InvalidSchemaName::TooLong { bytes: 64 }
         );
         assert_eq!(Schema::new("a\0").unwrap_err(), InvalidSchemaName::Nul);
-        assert_eq!(Schema::new("pg_mine").unwrap_err(), InvalidSchemaName::Reserved);
+        for reserved in ["pg_mine", "$user"] {
+            assert_eq!(Schema::new(reserved).unwrap_err(), InvalidSchemaName::Reserved);
+        }
     }
 }
