@@ -1,9 +1,9 @@
 //! The bus over Postgres beside its peers, on the same servers in the same run; ends with a table of targets.
 //!
 //! ```sh
-//! cargo bench --features postgres --bench postgres                       # a few minutes
+//! cargo bench --features postgres --bench postgres                       # about ten minutes
 //! cargo bench --features postgres --bench postgres -- fan_out --rounds 5 # one group, more often
-//! cargo test --features postgres --bench postgres                        # each once, small: does it still work?
+//! cargo test --features postgres --bench postgres                        # everything once, small: does it still work?
 //! ```
 //!
 //! `docs/benchmarks.md` says what each figure means.
@@ -37,15 +37,13 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let options = Options::parse();
-    match run(&options) {
-        Ok(report) => {
-            println!("{}", report.render());
-            if report.is_clean() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
+    let mut report = Report::default();
+    let outcome = run(&options, &mut report);
+    // What was measured before a failure is worth having.
+    println!("{}", report.render(options.is_measuring()));
+    match outcome {
+        Ok(()) if report.is_clean() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
         Err(failure) => {
             eprintln!("{failure}");
             ExitCode::FAILURE
@@ -53,18 +51,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<Report, Failure> {
-    let mut report = Report::default();
+fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
     let native = servers::native()?;
+    let slow = servers::slow_flush()?;
     if options.wants("fan_out") {
-        rows::fan_out::measure(&native, options, &mut report)?;
+        rows::fan_out::measure(&native, options, report)?;
     }
     if options.wants("idle") {
-        rows::idle::measure(&native, options, &mut report)?;
+        rows::idle::measure(&native, options, report)?;
     }
-    let slow = servers::slow_flush()?;
     if options.wants("appends") {
-        rows::appends::measure(&slow, options, &mut report)?;
+        rows::appends::measure(&slow, options, report)?;
     }
-    Ok(report)
+    if options.wants("bells") {
+        rows::bells::measure(&slow, "2 ms", 0.9, options, report)?;
+        rows::bells::measure(&native, "native", 0.8, options, report)?;
+    }
+    if options.wants("outage") {
+        rows::outage::measure(&native, options, report)?;
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use clap::Parser;
 /// The bus over Postgres beside its peers
 #[derive(Debug, Parser)]
 pub(crate) struct Options {
-    /// Only these groups: fan_out, idle, appends
+    /// Only these groups: fan_out, idle, appends, bells, outage
     groups: Vec<String>,
     /// How often each latency is measured; the medians count
     #[arg(long, default_value_t = 3)]

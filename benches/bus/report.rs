@@ -22,7 +22,6 @@ pub(crate) struct Report {
     wrongs: Vec<(String, Wrongs)>,
 }
 
-#[expect(dead_code, reason = "targets are judged once doorbell's own bus takes part")]
 impl Report {
     /// Judges a target.
     pub(crate) fn judge(
@@ -65,8 +64,28 @@ impl Report {
         self.wrongs.iter().all(|(_, wrongs)| *wrongs == Wrongs::default())
     }
 
-    pub(crate) fn render(&self) -> String {
+    /// Everything; or, if nothing was to be measured, only whether something went wrong.
+    pub(crate) fn render(&self, with_figures: bool) -> String {
         let mut text = String::new();
+        if with_figures {
+            self.figures(&mut text);
+        }
+        for (measurement, wrongs) in &self.wrongs {
+            if *wrongs != Wrongs::default() {
+                let _ = writeln!(text, "WRONG: {measurement}: {wrongs:?}");
+            }
+        }
+        if self.is_clean() {
+            let _ = writeln!(
+                text,
+                "Nothing was lost, repeated or reordered in {} measurements.",
+                self.wrongs.len()
+            );
+        }
+        text
+    }
+
+    fn figures(&self, text: &mut String) {
         for (title, table) in &self.sections {
             let _ = writeln!(text, "\n## {title}\n\n{table}");
         }
@@ -94,19 +113,6 @@ impl Report {
                 self.verdicts.len()
             );
         }
-        for (measurement, wrongs) in &self.wrongs {
-            if *wrongs != Wrongs::default() {
-                let _ = writeln!(text, "WRONG: {measurement}: {wrongs:?}");
-            }
-        }
-        if self.is_clean() {
-            let _ = writeln!(
-                text,
-                "Nothing was lost, repeated or reordered in {} measurements.",
-                self.wrongs.len()
-            );
-        }
-        text
     }
 }
 

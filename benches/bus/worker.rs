@@ -5,6 +5,7 @@
 
 pub(crate) mod append;
 pub(crate) mod idle;
+pub(crate) mod notice;
 pub(crate) mod publish;
 pub(crate) mod subscribe;
 
@@ -26,6 +27,7 @@ pub(crate) enum Job {
     Publish(publish::Job),
     Append(append::Job),
     Idle(idle::Job),
+    Notice(notice::Job),
 }
 
 /// Does the job, if this process is a worker.
@@ -47,6 +49,7 @@ pub(crate) fn run_if_asked() -> bool {
             Job::Publish(job) => said(publish::run(job).await),
             Job::Append(job) => said(append::run(job).await),
             Job::Idle(job) => said(idle::run(job).await),
+            Job::Notice(job) => said(notice::run(job).await),
         }
     });
     say(&outcome);

@@ -61,27 +61,18 @@ impl Naive {
 
 #[async_trait]
 impl Candidate for Naive {
-    async fn subscribe(&self, stream: &str, mut receipt: Receipt) -> Result<(), Failure> {
-        let mut listener = PgListener::connect(&self.url).await?;
-        listener.listen(stream).await?;
-        let (stream, pool, reads) = (stream.to_owned(), self.pool.clone(), Arc::clone(&self.reads));
-        tokio::spawn(async move {
-            let mut seen = 0_i64;
-            // Ends with the connection, as the process does.
-            while listener.recv().await.is_ok() {
-                while listener.next_buffered().is_some() {}
-                let Ok(rows) = sqlx::query(READ).bind(&stream).bind(seen).fetch_all(&pool).await else {
-                    break;
-                };
-                // Relaxed: a count, read when all is over.
-                reads.fetch_add(1, Ordering::Relaxed);
-                for row in rows {
-                    seen = row.get(0);
-                    let sqlx::types::Json(tick) = row.get::<sqlx::types::Json<Tick>, _>(1);
-                    receipt.take(seen as u64, tick.sent);
-                }
-            }
-        });
+    async fn subscribe(&self, receipts: Vec<(String, Receipt)>) -> Result<(), Failure> {
+        for (stream, receipt) in receipts {
+            let mut listener = PgListener::connect(&self.url).await?;
+            listener.listen(&stream).await?;
+            tokio::spawn(listen(
+                listener,
+                stream,
+                self.pool.clone(),
+                Arc::clone(&self.reads),
+                receipt,
+            ));
+        }
         Ok(())
     }
 
@@ -110,5 +101,23 @@ impl Candidate for Naive {
     fn reads(&self) -> u64 {
         // Relaxed: see above.
         self.reads.load(Ordering::Relaxed)
+    }
+}
+
+/// One subscriber. Ends with its connection, as the process does.
+async fn listen(mut listener: PgListener, stream: String, pool: PgPool, reads: Arc<AtomicU64>, mut receipt: Receipt) {
+    let mut seen = 0_i64;
+    while listener.recv().await.is_ok() {
+        while listener.next_buffered().is_some() {}
+        let Ok(rows) = sqlx::query(READ).bind(&stream).bind(seen).fetch_all(&pool).await else {
+            break;
+        };
+        // Relaxed: a count, read when all is over.
+        reads.fetch_add(1, Ordering::Relaxed);
+        for row in rows {
+            seen = row.get(0);
+            let sqlx::types::Json(tick) = row.get::<sqlx::types::Json<Tick>, _>(1);
+            receipt.take(seen as u64, tick.sent);
+        }
     }
 }

@@ -33,20 +33,23 @@ impl PgBus {
 
 #[async_trait]
 impl Candidate for PgBus {
-    async fn subscribe(&self, stream: &str, mut receipt: Receipt) -> Result<(), Failure> {
-        let filter = Filter {
-            channels: vec![stream.to_owned()],
-            tags: Vec::new(),
-        };
-        let mut subscription = self.bus.subscribe(self.bus.now().await?, filter);
-        tokio::spawn(async move {
-            while let Ok(item) = subscription.next().await {
-                if let Item::Message(message) = item {
-                    let field = |name: &str| message.data[name].as_u64().unwrap_or_default();
-                    receipt.take(field("number"), field("sent"));
+    async fn subscribe(&self, receipts: Vec<(String, Receipt)>) -> Result<(), Failure> {
+        let now = self.bus.now().await?;
+        for (stream, mut receipt) in receipts {
+            let filter = Filter {
+                channels: vec![stream],
+                tags: Vec::new(),
+            };
+            let mut subscription = self.bus.subscribe(now, filter);
+            tokio::spawn(async move {
+                while let Ok(item) = subscription.next().await {
+                    if let Item::Message(message) = item {
+                        let field = |name: &str| message.data[name].as_u64().unwrap_or_default();
+                        receipt.take(field("number"), field("sent"));
+                    }
                 }
-            }
-        });
+            });
+        }
         Ok(())
     }
 

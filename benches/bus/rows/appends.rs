@@ -4,18 +4,43 @@ use throwaway_postgres::Server;
 
 use crate::bus::candidates::{Failure, Who};
 use crate::bus::options::Options;
-use crate::bus::report::Report;
+use crate::bus::report::{Report, median};
 use crate::bus::servers;
 use crate::bus::worker::{Job, Worker, append};
 use crate::table::layout::{Align, Table};
 
 const WRITERS: usize = 32;
 
-/// Name, bus, streams, events per append.
-const WORKS: &[(&str, Who, usize, usize)] = &[
-    ("one by one", Who::PgBus, WRITERS, 1),
-    ("batches of 32", Who::PgBus, WRITERS, 32),
+/// What is done how.
+struct Work {
+    name: &'static str,
+    who: Who,
+    streams: usize,
+    /// Events per append.
+    batch: usize,
+    /// How many times the rate of the first work, pg-bus's, it should reach.
+    target: Option<f64>,
+}
+
+const WORKS: &[Work] = &[
+    work("one by one", Who::PgBus, 32, 1, None),
+    work("batches of 32", Who::PgBus, 32, 32, None),
+    work("one by one", Who::Naive, 32, 1, None),
+    work("one by one", Who::Doorbell, 32, 1, Some(20.0)),
+    work("one by one", Who::Doorbell, 1, 1, Some(1.0)),
+    work("batches of 32", Who::Doorbell, 1, 32, Some(10.0)),
+    work("batches of 32", Who::Doorbell, 32, 32, None),
 ];
+
+const fn work(name: &'static str, who: Who, streams: usize, batch: usize, target: Option<f64>) -> Work {
+    Work {
+        name,
+        who,
+        streams,
+        batch,
+        target,
+    }
+}
 
 pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -> Result<(), Failure> {
     let mut table = Table::new(&[
@@ -23,26 +48,50 @@ pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -
         ("streams", Align::Right),
         ("bus", Align::Left),
         ("events/s", Align::Right),
+        ("to pg-bus", Align::Right),
         ("append p50 ms", Align::Right),
         ("p99", Align::Right),
     ]);
-    for &(name, who, streams, batch) in WORKS {
-        eprintln!("appends: {name} on {streams} streams, {}", who.name());
-        let outcome = one(server, options, who, WRITERS, streams, batch)?;
+    let mut outcomes: Vec<Vec<append::Outcome>> = WORKS.iter().map(|_| Vec::new()).collect();
+    for round in 0..options.rounds() {
+        for (work, outcomes) in WORKS.iter().zip(&mut outcomes) {
+            let (name, streams, who) = (work.name, work.streams, work.who.name());
+            eprintln!("appends: {name} on {streams} streams, {who}, round {}", round + 1);
+            outcomes.push(one(server, options, work.who, WRITERS, streams, work.batch)?);
+        }
+    }
+    let of = |outcomes: &[append::Outcome], figure: fn(&append::Outcome) -> f64| median(outcomes.iter().map(figure));
+    let first = of(&outcomes[0], |outcome| outcome.rate);
+    for (work, outcomes) in WORKS.iter().zip(&outcomes) {
+        let rate = of(outcomes, |outcome| outcome.rate);
         table.row(&[
-            name.to_owned(),
-            streams.to_string(),
-            who.name().to_owned(),
-            format!("{:.0}", outcome.rate),
-            format!("{:.1}", outcome.latency.p50),
-            format!("{:.1}", outcome.latency.p99),
+            work.name.to_owned(),
+            work.streams.to_string(),
+            work.who.name().to_owned(),
+            format!("{rate:.0}"),
+            format!("{:.2}", rate / first),
+            format!("{:.1}", of(outcomes, |outcome| outcome.latency.p50)),
+            format!("{:.1}", of(outcomes, |outcome| outcome.latency.p99)),
         ]);
+        if let Some(target) = work.target {
+            let streams = if work.streams == 1 {
+                "one stream".to_owned()
+            } else {
+                format!("{} streams", work.streams)
+            };
+            report.at_least(
+                format!("appends by 32 writers on {streams}, {}, to pg-bus", work.name),
+                target,
+                rate / first,
+            );
+        }
     }
     report.section("Appends by 32 writers, each flush 2 ms longer", &table);
     Ok(())
 }
 
-fn one(
+/// One measurement in a database of its own.
+pub(super) fn one(
     server: &Server,
     options: &Options,
     who: Who,
@@ -57,7 +106,7 @@ fn one(
         writers,
         streams,
         batch,
-        seconds: options.seconds(3.0),
+        seconds: options.seconds(2.0),
     }))?
     .run()
 }

@@ -105,7 +105,87 @@ pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -
         }
     }
     figures(&all, report);
+    targets(&all, report);
     Ok(())
+}
+
+/// A figure of a measurement, and a peer's, and the most that ours may be of it.
+struct Target {
+    scene: &'static str,
+    figure: &'static str,
+    of: fn(&Measured) -> f64,
+    peer: Who,
+    most: f64,
+}
+
+const TARGETS: &[Target] = &[
+    target("80 on one stream", "p50", p50, Who::Naive, 0.25),
+    target("80 on one stream", "p99", p99, Who::Naive, 0.25),
+    target("80 on one stream", "p50", p50, Who::PgBus, 0.8),
+    target("80 on one stream", "p99", p99, Who::PgBus, 0.8),
+    target("1,000 on one stream", "p50", p50, Who::PgBus, 0.7),
+    target("10,000 on one stream", "p50", p50, Who::PgBus, 0.4),
+    target("10,000 on 1,000 streams", "p50", p50, Who::PgBus, 0.6),
+    target("10,000 on 1,000 streams", "CPU", cpu, Who::PgBus, 0.3),
+];
+
+const fn target(scene: &'static str, figure: &'static str, of: fn(&Measured) -> f64, peer: Who, most: f64) -> Target {
+    Target {
+        scene,
+        figure,
+        of,
+        peer,
+        most,
+    }
+}
+
+fn p50(measured: &Measured) -> f64 {
+    measured.outcome.latency.p50
+}
+
+fn p99(measured: &Measured) -> f64 {
+    measured.outcome.latency.p99
+}
+
+fn cpu(measured: &Measured) -> f64 {
+    measured.outcome.cpu
+}
+
+fn targets(all: &HashMap<Key, Vec<Measured>>, report: &mut Report) {
+    for from in [From::Without, From::Within] {
+        for target in TARGETS {
+            let of = |who| {
+                all.get(&(target.scene, who, from))
+                    .map(|rounds| median(rounds.iter().map(target.of)))
+            };
+            if let (Some(ours), Some(theirs)) = (of(Who::Doorbell), of(target.peer)) {
+                let what = format!(
+                    "{}: {} to {}'s, published by {}",
+                    target.scene,
+                    target.figure,
+                    target.peer.name(),
+                    from.name()
+                );
+                report.at_most(what, target.most, ours / theirs);
+            }
+        }
+    }
+    for scene in SCENES {
+        let Some(rounds) = all.get(&(scene.name, Who::Doorbell, From::Without)) else {
+            continue;
+        };
+        let reads = median(rounds.iter().map(|round| round.outcome.reads as f64)) / scene.events as f64;
+        let most = if scene.burst > 1 { 0.1 } else { 1.1 };
+        let what = format!("{}: reads per event and process", scene.name);
+        report.judge(what, format!("≤ {most}"), format!("{reads:.3}"), reads <= most);
+        let connections = rounds
+            .iter()
+            .map(|round| round.outcome.connections)
+            .max()
+            .unwrap_or_default();
+        let (what, most) = (format!("{}: connections", scene.name), 1 + CONNECTIONS as usize);
+        report.judge(what, format!("≤ {most}"), connections.to_string(), connections <= most);
+    }
 }
 
 /// The same in little: one that only has to work.
@@ -123,9 +203,9 @@ fn small(scene: Scene) -> Scene {
 fn takes_part(scene: &Scene) -> &'static [Who] {
     // Every subscriber of the naive design has a connection.
     if scene.subscribers <= 80 {
-        &[Who::Naive, Who::PgBus]
+        &[Who::Doorbell, Who::PgBus, Who::Naive]
     } else {
-        &[Who::PgBus]
+        &[Who::Doorbell, Who::PgBus]
     }
 }
 
@@ -133,6 +213,7 @@ fn one(server: &Server, scene: Scene, who: Who, from: From) -> Result<Measured, 
     let database = servers::database(server)?;
     let load = Load {
         streams: scene.streams,
+        first: 0,
         events: scene.events,
         rate: scene.rate,
         burst: scene.burst,

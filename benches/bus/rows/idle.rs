@@ -10,7 +10,7 @@ use crate::bus::worker::{Job, Worker, idle};
 use crate::table::layout::{Align, Table};
 
 /// Ten thousand connections are more than any server has.
-const TAKE_PART: &[Who] = &[Who::PgBus];
+const TAKE_PART: &[Who] = &[Who::Doorbell, Who::PgBus];
 
 pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -> Result<(), Failure> {
     let subscribers = if options.is_measuring() { 10_000 } else { 100 };
@@ -47,6 +47,22 @@ pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -
                 outcome.reads.to_string(),
                 servers::transactions(server, &database)?.to_string(),
             ]);
+            if who == Who::Doorbell {
+                let what = format!("{subscribers} idle on {streams} streams");
+                report.judge(
+                    format!("{what}: memory"),
+                    "≤ 64 MiB",
+                    format!("{:.1} MiB", outcome.held),
+                    outcome.held <= 64.0,
+                );
+                // A heartbeat and a sweep every few seconds are all that is to be done.
+                report.judge(
+                    format!("{what}: processor"),
+                    "≤ 1 %",
+                    format!("{:.2} %", 100.0 * outcome.cpu),
+                    outcome.cpu <= 0.01,
+                );
+            }
         }
     }
     report.section("Idle for ten seconds", &table);

@@ -37,10 +37,11 @@ pub(crate) async fn run(job: Job) -> Result<Outcome, Failure> {
     let bus = job.who.connect(&job.url, CONNECTIONS).await?;
     let before = process::resident();
     let tally = Tally::new(job.streams, job.subscribers, 0, 0);
-    for subscriber in 0..job.subscribers {
+    let receipts = (0..job.subscribers).map(|subscriber| {
         let stream = subscriber % job.streams;
-        bus.subscribe(&stream_name(stream), tally.receipt(stream)).await?;
-    }
+        (stream_name(stream), tally.receipt(stream))
+    });
+    bus.subscribe(receipts.collect()).await?;
     worker::ready().await?;
     let (cpu, reads) = (process::cpu(), bus.reads());
     tokio::time::sleep(Duration::from_secs_f64(job.seconds)).await;

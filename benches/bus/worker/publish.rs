@@ -23,6 +23,8 @@ pub(crate) struct Job {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Load {
     pub(crate) streams: usize,
+    /// The first event; they are counted through all streams from 0.
+    pub(crate) first: usize,
     pub(crate) events: usize,
     /// Events per second. The schedule is fixed at the start: a late event does not delay those after it.
     pub(crate) rate: f64,
@@ -40,13 +42,14 @@ pub(crate) async fn run(job: Job) -> Result<(), Failure> {
 /// Publishes one after another, or burst after burst, round the streams.
 pub(crate) async fn publish(bus: &dyn Candidate, load: Load) -> Result<(), Failure> {
     let begun = Instant::now();
-    for first in (0..load.events).step_by(load.burst) {
-        sleep_until(begun + Duration::from_secs_f64(first as f64 / load.rate)).await;
+    let end = load.first + load.events;
+    for first in (load.first..end).step_by(load.burst) {
+        sleep_until(begun + Duration::from_secs_f64((first - load.first) as f64 / load.rate)).await;
         let tick = |event| Tick::now(&stream_name(event % load.streams), (event / load.streams) as u64 + 1);
         if load.burst == 1 {
             bus.publish(tick(first)).await?;
         } else {
-            bus.publish_batch((first..load.events.min(first + load.burst)).map(tick).collect())
+            bus.publish_batch((first..end.min(first + load.burst)).map(tick).collect())
                 .await?;
         }
     }

@@ -11,7 +11,7 @@ use crate::bus::worker::publish::{self, Load};
 use crate::bus::{process, worker};
 
 /// Without a delivery for so long, what has not arrived is lost.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
@@ -45,10 +45,11 @@ pub(crate) struct Outcome {
 pub(crate) async fn run(job: Job) -> Result<Outcome, Failure> {
     let bus = job.who.connect(&job.url, job.connections).await?;
     let tally = Tally::new(job.load.streams, job.subscribers, job.load.events, job.warm_up);
-    for subscriber in 0..job.subscribers {
+    let receipts = (0..job.subscribers).map(|subscriber| {
         let stream = subscriber % job.load.streams;
-        bus.subscribe(&stream_name(stream), tally.receipt(stream)).await?;
-    }
+        (stream_name(stream), tally.receipt(stream))
+    });
+    bus.subscribe(receipts.collect()).await?;
     worker::ready().await?;
 
     let (cpu, reads) = (process::cpu(), bus.reads());

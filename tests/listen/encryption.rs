@@ -1,7 +1,4 @@
-//! The listener over TLS, by the modes that libpq has. Needs a server that was built with TLS.
-
-#[path = "listen_support/mod.rs"]
-mod support;
+//! TLS, by the modes that libpq has.
 
 use std::path::PathBuf;
 
@@ -10,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use throwaway_postgres::Server;
 
-use support::notification;
+use crate::support::notification;
 
 /// A server whose certificate is for `name`, and the file of the authority that signed it.
 struct Encrypted {
