@@ -6,6 +6,8 @@
 //! | [`ring`] | the engine: a lock-free bounded broadcast ring for events of any type |
 //! | [`broadcast`] | the same as a drop-in for `tokio::sync::broadcast`: change one `use` line |
 //! | `cluster` (feature `cluster`) | numbered cluster events for operations consoles, spliced to a snapshot without gap or repetition |
+//! | `bus` (features `bus`, `postgres`) | the event bus: every subscriber gets every event of a durable store, once and in order |
+//! | `store` (the same) | the stores of the bus: in memory, and over Postgres |
 //! | `listen` (feature `postgres`) | one Postgres LISTEN connection for any number of subscriptions |
 //!
 //! ```
@@ -20,6 +22,9 @@
 //!
 //! - `tokio`: receives inside tokio tasks take part in the cooperative budget.
 //! - `cluster`: the module `cluster`; brings serde.
+//! - `bus`: the modules `bus` and `store`, in memory; brings serde.
+//! - `postgres`: the bus over Postgres, its store, and the module `listen`; brings tokio, tokio-postgres and sqlx.
+//! - `metrics`: the bus's counters for the recorders of the `metrics` crate.
 //!
 //! Without features the crate depends on no async runtime and does no I/O; it runs on tokio, on any other executor, and on bare
 //! threads.
