@@ -1,4 +1,5 @@
--- Appending and ringing. Every function finds the tables of its own schema, whatever the caller's search path.
+-- Appending and ringing. Every function finds the tables of its own schema, whatever the caller's search path. Those that look
+-- something up do it by an index, by a plan made once: one that was made when the tables were small is kept while they grow.
 
 -- Checks a stream key, then takes the stream's lock, to the end of the transaction.
 --
@@ -50,7 +51,7 @@ CREATE FUNCTION append(
     channel text DEFAULT 'doorbell',
     lock_timeout_ms integer DEFAULT NULL
 ) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     new_seq bigint;
 BEGIN
@@ -97,7 +98,7 @@ CREATE FUNCTION append_many(
     channel text DEFAULT 'doorbell',
     lock_timeout_ms integer DEFAULT NULL
 ) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     streams text[] := ARRAY(
         SELECT DISTINCT k COLLATE "C" AS k FROM unnest(append_many.stream_keys) AS k ORDER BY k);

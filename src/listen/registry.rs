@@ -60,6 +60,9 @@ struct Channels {
     changed: HashSet<ChannelName>,
     lingering: usize,
     refusals: u64,
+    /// Whether there is a session to follow the changes. While there is none they are not collected: the next one starts with
+    /// everything that is held.
+    followed: bool,
     closed: bool,
 }
 
@@ -133,7 +136,7 @@ impl Registry {
         if returned {
             channels.lingering -= 1;
         }
-        if new || refused || returned {
+        if channels.followed && (new || refused || returned) {
             channels.changed.insert(name.clone());
             self.changed.notify_one();
         }
@@ -147,7 +150,8 @@ impl Registry {
 
     /// Counts one holder less.
     pub(super) fn release(&self, name: &ChannelName) {
-        let mut channels = self.channels.lock();
+        let mut locked = self.channels.lock();
+        let channels = &mut *locked;
         let full = channels.lingering >= MAX_LINGERING;
         let Some(channel) = channels.by_name.get_mut(name) else {
             return; // closed in the meantime
@@ -157,18 +161,22 @@ impl Registry {
             return;
         }
         let unused = channel.ring.take();
-        // As if idle for long already, when too many linger.
-        let now = Instant::now();
-        channel.idle_since = Some(if full {
-            now.checked_sub(self.linger).unwrap_or(now)
+        if channels.followed {
+            // As if idle for long already, when too many linger.
+            let now = Instant::now();
+            channel.idle_since = Some(if full {
+                now.checked_sub(self.linger).unwrap_or(now)
+            } else {
+                now
+            });
+            channels.lingering += 1;
+            channels.changed.insert(name.clone());
+            self.changed.notify_one();
         } else {
-            now
-        });
-        channels.lingering += 1;
-        channels.changed.insert(name.clone());
-        drop(channels);
+            channels.by_name.remove(name);
+        }
+        drop(locked);
         drop(unused);
-        self.changed.notify_one();
     }
 
     /// Where a notification of this channel goes: the ring is for publishing into outside the lock, the name for sharing.
@@ -204,11 +212,11 @@ impl Registry {
         names.into_iter().map(wanted).collect()
     }
 
-    /// A new connection starts with nothing: everything that is held has changed, what lingered is forgotten.
+    /// A session begins, and the server has nothing yet: everything that is held has changed.
     pub(super) fn start_over(&self) {
         let mut channels = self.channels.lock();
-        channels.by_name.retain(|_, channel| channel.holders > 0);
-        channels.lingering = 0;
+        channels.forget_the_idle();
+        channels.followed = true;
         channels.changed = channels.by_name.keys().cloned().collect();
     }
 
@@ -282,6 +290,9 @@ impl Registry {
     /// The connection is lost: nothing is acknowledged any more, and who was listening may miss something.
     pub(super) fn disconnected(&self) {
         let mut channels = self.channels.lock();
+        channels.forget_the_idle();
+        channels.followed = false;
+        channels.changed = HashSet::new();
         let mut acks = Vec::with_capacity(channels.by_name.len());
         for channel in channels.by_name.values_mut() {
             channel.missed |= channel.established;
@@ -325,6 +336,11 @@ impl Registry {
 }
 
 impl Channels {
+    fn forget_the_idle(&mut self) {
+        self.by_name.retain(|_, channel| channel.holders > 0);
+        self.lingering = 0;
+    }
+
     fn wanted(&self, name: &ChannelName, linger: Duration) -> Wanted {
         match self.by_name.get(name) {
             None => Wanted::Gone,

@@ -105,8 +105,10 @@ mod tests {
         Release(usize),
         /// The owner looks, and the server refuses some of the channels.
         Look { refused: Vec<usize> },
-        /// The connection is lost, and a new one made.
-        Reconnect,
+        /// The connection is lost.
+        Lose,
+        /// A new one is made, if there is none.
+        Connect,
         /// Time passes.
         Wait(Duration),
     }
@@ -116,7 +118,8 @@ mod tests {
             4 => (0..CHANNELS).prop_map(Step::Hold),
             4 => (0_usize..16).prop_map(Step::Release),
             4 => prop::collection::vec(0..CHANNELS, 0..2).prop_map(|refused| Step::Look { refused }),
-            1 => Just(Step::Reconnect),
+            1 => Just(Step::Lose),
+            2 => Just(Step::Connect),
             2 => (0_u64..10).prop_map(|seconds| Step::Wait(Duration::from_secs(seconds))),
         ];
         prop::collection::vec(step, 0..80)
@@ -130,6 +133,7 @@ mod tests {
         holders: Vec<Registered>,
         /// How far time has been put forward.
         ahead: Duration,
+        connected: bool,
         outages: u64,
     }
 
@@ -139,12 +143,15 @@ mod tests {
 
     impl World {
         fn new() -> Self {
+            let registry = Registry::new(NonZeroUsize::new(256).unwrap(), LINGER);
+            registry.start_over();
             Self {
-                registry: Registry::new(NonZeroUsize::new(256).unwrap(), LINGER),
+                registry,
                 upkeep: Upkeep::default(),
                 server: HashSet::new(),
                 holders: Vec::new(),
                 ahead: Duration::ZERO,
+                connected: true,
                 outages: 0,
             }
         }
@@ -181,14 +188,21 @@ mod tests {
                         self.registry.release(&gone.name);
                     }
                 }
-                Step::Look { refused } => self.look(&refused),
-                Step::Reconnect => {
-                    self.outages += 1;
+                Step::Look { refused } if self.connected => self.look(&refused),
+                Step::Look { .. } => {}
+                Step::Lose => {
+                    self.outages += u64::from(self.connected);
+                    self.connected = false;
                     self.registry.disconnected();
                     self.upkeep = Upkeep::default();
                     self.server.clear();
-                    self.registry.start_over();
-                    self.look(&[]);
+                }
+                Step::Connect => {
+                    if !self.connected {
+                        self.connected = true;
+                        self.registry.start_over();
+                        self.look(&[]);
+                    }
                 }
                 Step::Wait(time) => self.ahead += time,
             }
@@ -225,7 +239,8 @@ mod tests {
                 world.step(step);
                 world.check();
             }
-            // Nothing else happens: lingering ends, refusals are asked about again.
+            // Nothing else happens: the connection stands, lingering ends, refusals are asked about again.
+            world.step(Step::Connect);
             world.look(&[]);
             world.ahead += LINGER + AGAIN;
             world.look(&[]);
@@ -248,7 +263,8 @@ mod tests {
             }
             world.look(&[]);
             for _ in 0..outages {
-                world.step(Step::Reconnect);
+                world.step(Step::Lose);
+                world.step(Step::Connect);
             }
             if !before {
                 world.step(Step::Hold(0));
@@ -262,6 +278,7 @@ mod tests {
     #[test]
     fn too_many_lingering_channels_are_given_up_at_once() {
         let registry = Registry::new(NonZeroUsize::MIN, Duration::from_secs(3600));
+        registry.start_over();
         let mut upkeep = Upkeep::default();
         let names: Vec<_> = (0..1500).map(name).collect();
         for name in &names {

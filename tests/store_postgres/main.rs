@@ -4,10 +4,15 @@ use std::sync::Arc;
 
 use doorbell::store::Store as _;
 
+mod appending;
+mod changing;
+mod schemas;
+mod sql;
 #[allow(dead_code, reason = "each test binary uses a part")]
 #[path = "../store_suite/mod.rs"]
 mod store_suite;
 mod support;
+mod trimming;
 
 use store_suite::{Abilities, event};
 use support::Store;

@@ -45,11 +45,14 @@ impl Runtime {
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let Some(handle) = self.handle.get() else { return };
         let mut closing = self.closing.subscribe();
+        let closed = async move {
+            // What this gives is a lock of the channel, and not to be held while the task is dropped.
+            drop(closing.wait_for(|&closing| closing).await);
+        };
         let task = handle.spawn(async move {
             tokio::select! {
                 biased;
-                // Without what it gives back, which is a lock: dropping the task may close the bus, and that writes.
-                () = async { drop(closing.wait_for(|&closing| closing).await) } => {}
+                () = closed => {}
                 () = task => {}
             }
         });

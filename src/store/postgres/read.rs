@@ -67,7 +67,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         let stream_keys: Vec<&str> = stream_keys.iter().map(|key| sendable(key)).collect();
         let high_waters: Vec<i64> = sqlx::query_scalar(&self.shared.schema.high_waters)
             .bind(stream_keys)
-            .fetch_all(&self.shared.pool)
+            .fetch_one(&self.shared.pool)
             .await
             .map_err(|error| self.read_error(error))?;
         Ok(high_waters.into_iter().map(i64::cast_unsigned).collect())

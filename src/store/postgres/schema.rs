@@ -35,8 +35,8 @@ pub enum InvalidSchemaName {
     /// Postgres cannot store NUL.
     #[error("the schema name contains NUL, which no name can")]
     Nul,
-    /// Names that begin with `pg_` are the system's own.
-    #[error("schema names that begin with \"pg_\" are reserved")]
+    /// Names that begin with `pg_` are the system's own, and `$user` means the session's role wherever schemas are looked up.
+    #[error("\"$user\" and schema names that begin with \"pg_\" are reserved")]
     Reserved,
 }
 
@@ -80,7 +80,7 @@ impl Schema {
         if name.contains('\0') {
             return Err(InvalidSchemaName::Nul);
         }
-        if name.starts_with("pg_") {
+        if name.starts_with("pg_") || name == "$user" {
             return Err(InvalidSchemaName::Reserved);
         }
         Ok(Self::quoting(name))
@@ -97,24 +97,14 @@ impl Schema {
         Self {
             append: statement(format!("SELECT {s}.append($1, $2, $3, $4, $5, $6)")),
             append_many: statement(format!("SELECT {s}.append_many($1, $2, $3, $4, $5, $6)")),
-            // Each stretch by its own probe of the primary key, whatever the planner thinks of the number of ranges.
             replay: statement(format!(
-                "SELECT r.i, coalesce(f.trimmed_through, 0), e.seq, uuid_send(e.event_id), \
-                 extract(epoch FROM e.appended_at)::double precision, e.payload::text \
-                 FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS r (stream_key, after, i) \
-                 LEFT JOIN LATERAL (SELECT trimmed_through FROM {s}.floors WHERE stream_key = r.stream_key LIMIT 1) AS f ON true \
-                 LEFT JOIN LATERAL (SELECT seq, event_id, appended_at, payload FROM {s}.events \
-                 WHERE stream_key = r.stream_key AND seq > r.after ORDER BY seq LIMIT $3) AS e ON true \
-                 ORDER BY r.i, e.seq"
+                "SELECT place, trimmed_through, seq, uuid_send(event_id), extract(epoch FROM appended_at)::double precision, \
+                 payload::text FROM {s}.replay_many($1, $2, $3)"
             )),
-            high_waters: statement(format!(
-                "SELECT coalesce((SELECT seq FROM {s}.events WHERE stream_key = r.stream_key ORDER BY seq DESC LIMIT 1), \
-                 (SELECT trimmed_through FROM {s}.floors WHERE stream_key = r.stream_key LIMIT 1), 0) \
-                 FROM unnest($1::text[]) WITH ORDINALITY AS r (stream_key, i) ORDER BY r.i"
-            )),
+            high_waters: statement(format!("SELECT {s}.high_waters($1)")),
+            // sqlx reads bytes without a crate for UUIDs.
             identities: statement(format!(
-                "SELECT (SELECT uuid_send(event_id) FROM {s}.events WHERE stream_key = r.stream_key AND seq = r.seq LIMIT 1) \
-                 FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS r (stream_key, seq, i) ORDER BY r.i"
+                "SELECT uuid_send(u.id) FROM unnest({s}.identities($1, $2)) WITH ORDINALITY AS u (id, place) ORDER BY u.place"
             )),
             changed_since: statement(format!(
                 "SELECT stream_keys, high_waters, watermark::text, more, complete FROM {s}.changed_since($1::text::jsonb, $2)"
@@ -177,6 +167,8 @@ mod tests {
             InvalidSchemaName::TooLong { bytes: 64 }
         );
         assert_eq!(Schema::new("a\0").unwrap_err(), InvalidSchemaName::Nul);
-        assert_eq!(Schema::new("pg_mine").unwrap_err(), InvalidSchemaName::Reserved);
+        for reserved in ["pg_mine", "$user"] {
+            assert_eq!(Schema::new(reserved).unwrap_err(), InvalidSchemaName::Reserved);
+        }
     }
 }

@@ -1,4 +1,7 @@
-//! TLS, by the modes that libpq has.
+//! The listener over TLS, by the modes that libpq has. Needs a server that was built with TLS.
+
+#[path = "listen_support/mod.rs"]
+mod support;
 
 use std::path::PathBuf;
 
@@ -7,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use throwaway_postgres::Server;
 
-use crate::support::notification;
+use support::notification;
 
 /// A server whose certificate is for `name`, and the file of the authority that signed it.
 struct Encrypted {

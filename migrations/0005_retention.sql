@@ -8,7 +8,7 @@ CREATE FUNCTION trim_stream(
     max_events integer DEFAULT 1000,
     lock_timeout_ms integer DEFAULT NULL
 ) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     last bigint;
     last_xid xid8;
@@ -65,7 +65,7 @@ $$;
 
 -- The last of the oldest events of a stream that were appended before cutoff, looking at no more than max_events; null if none was.
 CREATE FUNCTION last_before(stream_key text, cutoff timestamptz, max_events integer) RETURNS bigint
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
     -- Up to the first that is younger: the clock may have been set back, and numbers are removed in their order.
     RETURN (

@@ -1,0 +1,102 @@
+//! The clustered bus against a real server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use doorbell::bus::{BusEvent, BusState, DistributedBus, EventBus, FleetEvent};
+use doorbell::store::MemoryStore;
+use futures::StreamExt;
+use throwaway_postgres::Database;
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(10);
+
+async fn next(subscription: &mut doorbell::bus::BusSubscription) -> BusEvent {
+    timeout(SOON, subscription.next())
+        .await
+        .expect("an event comes")
+        .expect("the bus is open")
+}
+
+fn note(agent: &str, text: &str) -> FleetEvent {
+    FleetEvent::custom(agent, "note", text)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_buses_over_one_store() {
+    let database = Database::fresh().unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let here = DistributedBus::connect(&database.url(), store.clone()).await.unwrap();
+    let there = DistributedBus::connect(&database.url(), store.clone()).await.unwrap();
+    let mut all = there.subscribe_all_ready().await.unwrap();
+    let mut one = there.subscribe("agent-1");
+    one.ready().await.unwrap();
+
+    for n in 0..100 {
+        let stamped = here
+            .append_and_publish(note(&format!("agent-{}", n % 2), "hello"))
+            .await
+            .unwrap();
+        let BusEvent::Event(event) = next(&mut all).await else {
+            panic!()
+        };
+        assert_eq!(*event, stamped);
+    }
+    for seq in 1..=50 {
+        let BusEvent::Event(event) = next(&mut one).await else {
+            panic!()
+        };
+        assert_eq!((event.agent_id.as_str(), event.seq), ("agent-1", seq));
+    }
+    assert_eq!(there.health().state, BusState::Live);
+    println!("{:?}", there.stats());
+    here.shutdown().await;
+    drop(there);
+    assert_eq!(timeout(SOON, all.next()).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_appended_before_is_delivered_when_its_bell_rings_after() {
+    let database = Database::fresh().unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let bus = DistributedBus::connect(&database.url(), store.clone()).await.unwrap();
+    store.append_now(note("agent-1", "before")).unwrap();
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    database
+        .psql("SELECT pg_notify('doorbell', 'agent-1:1'), pg_notify('doorbell', 'agent-2:1')")
+        .unwrap();
+    let BusEvent::Event(event) = next(&mut all).await else {
+        panic!()
+    };
+    assert_eq!((event.agent_id.as_str(), event.seq), ("agent-1", 1));
+    database.psql("SELECT pg_notify('doorbell', 'agent-1:1')").unwrap();
+    bus.append_and_publish(note("agent-1", "after")).await.unwrap();
+    let BusEvent::Event(event) = next(&mut all).await else {
+        panic!()
+    };
+    assert_eq!(event.seq, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_listener_is_terminated_and_nothing_is_lost() {
+    let database = Database::fresh().unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let bus = DistributedBus::connect(&database.url(), store.clone()).await.unwrap();
+    let mut one = bus.subscribe("agent-1");
+    one.ready().await.unwrap();
+    for n in 1..=200_u64 {
+        if n % 50 == 0 {
+            database
+                .psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+                .unwrap();
+        }
+        store.append_now(note("agent-1", "hello")).unwrap();
+        let _ = database.psql(&format!("SELECT pg_notify('doorbell', 'agent-1:{n}')"));
+    }
+    for seq in 1..=200 {
+        let BusEvent::Event(event) = next(&mut one).await else {
+            panic!()
+        };
+        assert_eq!(event.seq, seq);
+    }
+}

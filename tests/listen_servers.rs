@@ -1,0 +1,19 @@
+//! The listener against real servers of many kinds, and poolers; `listen_faults` is about what fails, `encrypted_connections` about TLS.
+
+#[path = "listen_support/mod.rs"]
+mod support;
+
+#[path = "listen_servers/attempts.rs"]
+mod attempts;
+#[path = "listen_servers/deafness.rs"]
+mod deafness;
+#[path = "listen_servers/encodings.rs"]
+mod encodings;
+#[path = "listen_servers/lag.rs"]
+mod lag;
+#[path = "listen_servers/names.rs"]
+mod names;
+#[path = "listen_servers/subscriptions.rs"]
+mod subscriptions;
+#[path = "listen_servers/timeouts.rs"]
+mod timeouts;

@@ -1,0 +1,227 @@
+//! What has changed since: late commits, restarts, standbys, restored dumps, trimmed streams, pages.
+
+use std::collections::BTreeMap;
+
+use doorbell::bus::FleetEvent;
+use doorbell::store::{PostgresStore, Store as _};
+use throwaway_postgres::{Server, Stop};
+
+use crate::store_suite::{all_changes, event};
+use crate::support::Store;
+
+fn heads(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
+    pairs.iter().map(|&(key, head)| (key.to_owned(), head)).collect()
+}
+
+/// P12's other half: an event whose transaction was open when the watermark was taken, however old, is above it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_commits_late_is_not_passed_over() {
+    let store = Store::fresh().await;
+    let mut late = store.pool().begin().await.unwrap();
+    store.append_in(&mut late, event("late", "1")).await.unwrap();
+    for _ in 0..20 {
+        store.append(event("busy", "x")).await.unwrap();
+    }
+    let (before, watermark, _) = all_changes(&*store, None, 100).await;
+    assert_eq!(before, heads(&[("busy", 20)]));
+    store.append(event("busy", "x")).await.unwrap();
+    let (between, next, _) = all_changes(&*store, Some(&watermark), 100).await;
+    assert_eq!(between, heads(&[("busy", 21)]));
+    late.commit().await.unwrap();
+    assert_eq!(all_changes(&*store, Some(&next), 100).await.0, heads(&[("late", 1)]));
+    // Its number is lower, so it comes first.
+    assert_eq!(
+        all_changes(&*store, Some(&watermark), 1).await.0,
+        heads(&[("late", 1), ("busy", 21)])
+    );
+}
+
+/// A transaction that began early appends to a stream after one that began late: numbers of transactions and of events disagree.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_transaction_with_the_newer_event() {
+    let store = Store::fresh().await;
+    store.psql("CREATE TABLE other (id int)");
+    let mut old = store.pool().begin().await.unwrap();
+    sqlx::query("INSERT INTO other VALUES (1)")
+        .execute(&mut *old)
+        .await
+        .unwrap();
+    store.append(event("a", "1")).await.unwrap();
+    let watermark = all_changes(&*store, None, 10).await.1;
+    store.append(event("a", "2")).await.unwrap();
+    store.append_in(&mut old, event("a", "3")).await.unwrap();
+    old.commit().await.unwrap();
+    for limit in [1, 10] {
+        assert_eq!(
+            all_changes(&*store, Some(&watermark), limit).await.0,
+            heads(&[("a", 3)])
+        );
+    }
+}
+
+/// What happens between two pages is on a later one or above the last watermark, and no stream is listed twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_while_others_append() {
+    let store = Store::fresh().await;
+    let start = all_changes(&*store, None, 10).await.1;
+    let batch: Vec<FleetEvent> = (0..30).map(|number| event(&format!("s{number:02}"), "x")).collect();
+    store.append_batch(batch.clone()).await.unwrap();
+    let mut listed = BTreeMap::new();
+    let mut since = start;
+    let mut pages = 0;
+    loop {
+        let page = store.changed_since(Some(&since), 7).await.unwrap().unwrap();
+        for stream in page.streams {
+            let twice = listed.insert(stream.stream_key.to_string(), stream.high_water);
+            assert_eq!(twice, None);
+        }
+        since = page.watermark;
+        pages += 1;
+        if !page.more {
+            break;
+        }
+        store.append_batch(batch.clone()).await.unwrap();
+        store.append(event("s-new", "x")).await.unwrap();
+    }
+    assert_eq!(pages, 5);
+    let (later, _, _) = all_changes(&*store, Some(&since), 100).await;
+    for (key, head) in later {
+        let listed = listed.entry(key).or_default();
+        *listed = head.max(*listed);
+    }
+    let expected = (0..30)
+        .map(|number| (format!("s{number:02}"), 5))
+        .chain([("s-new".to_owned(), 4)]);
+    assert_eq!(listed, expected.collect());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_trimmed_meanwhile_has_changed_all_the_same() {
+    let store = Store::fresh().await;
+    for key in ["old", "half", "whole"] {
+        store.append(event(key, "1")).await.unwrap();
+    }
+    store.trim("old", 1).await.unwrap();
+    let watermark = all_changes(&*store, None, 10).await.1;
+    for key in ["half", "whole"] {
+        store
+            .append_batch(vec![event(key, "2"), event(key, "3")])
+            .await
+            .unwrap();
+    }
+    store.trim("half", 2).await.unwrap();
+    store.trim("whole", 3).await.unwrap();
+    for limit in [1, 10] {
+        let mut changed = all_changes(&*store, Some(&watermark), limit).await.0;
+        changed.sort();
+        assert_eq!(changed, heads(&[("half", 3), ("whole", 3)]));
+        let (mut all, watermark, complete) = all_changes(&*store, None, limit).await;
+        all.sort();
+        assert_eq!(all, heads(&[("half", 3), ("old", 1), ("whole", 3)]));
+        assert!(complete);
+        assert!(all_changes(&*store, Some(&watermark), limit).await.0.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restart_all_streams_are_compared() {
+    let server = Server::builder().durable().start().unwrap();
+    let store = PostgresStore::connect(&server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    store.append(event("a", "1")).await.unwrap();
+    let (_, watermark, _) = all_changes(&store, None, 10).await;
+    server.restart(Stop::Immediate).unwrap();
+    // A connection of the pool's may have been used within the second, and is found dead by its first use.
+    let store = PostgresStore::connect(&server.url()).await.unwrap();
+    let (all, after, complete) = all_changes(&store, Some(&watermark), 10).await;
+    assert_eq!((all, complete), (heads(&[("a", 1)]), true));
+    store.append(event("b", "1")).await.unwrap();
+    let (changed, _, complete) = all_changes(&store, Some(&after), 10).await;
+    assert_eq!((changed, complete), (heads(&[("b", 1)]), false));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_compares_all_streams_and_takes_no_writes() {
+    let primary = Server::start().unwrap();
+    let store = PostgresStore::connect(&primary.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    for key in ["a", "b", "c"] {
+        store.append(event(key, "1")).await.unwrap();
+    }
+    let on_the_primary = all_changes(&store, None, 10).await.1;
+    let standby = primary.standby().unwrap();
+    let replica = PostgresStore::connect(&standby.url()).await.unwrap();
+    replica.check_migrated().await.unwrap();
+    // An open transaction of the primary's, which the standby's snapshots do not list.
+    let mut open = store.pool().begin().await.unwrap();
+    store.append_in(&mut open, event("late", "1")).await.unwrap();
+    store.append(event("a", "2")).await.unwrap();
+    primary.wait_for_standby(&standby).unwrap();
+    let mut since = Some(on_the_primary);
+    for limit in [1, 10] {
+        let (mut all, watermark, complete) = all_changes(&replica, since.as_ref(), limit).await;
+        all.sort();
+        assert_eq!((all, complete), (heads(&[("a", 2), ("b", 1), ("c", 1)]), true));
+        since = Some(watermark);
+    }
+    open.commit().await.unwrap();
+    primary.wait_for_standby(&standby).unwrap();
+    let (all, watermark, complete) = all_changes(&replica, since.as_ref(), 10).await;
+    assert_eq!((all.len(), complete), (4, true));
+    let refused = replica.append(event("a", "3")).await;
+    assert!(
+        matches!(refused, Err(doorbell::store::StoreError::ReadOnly)),
+        "{refused:?}"
+    );
+    assert!(matches!(
+        replica.migrate().await,
+        Err(doorbell::store::StoreError::ReadOnly)
+    ));
+    // Promoted, it has a history of its own.
+    standby.promote().unwrap();
+    let (_, watermark, complete) = all_changes(&replica, Some(&watermark), 10).await;
+    assert!(complete);
+    replica.append(event("a", "3")).await.unwrap();
+    let (changed, _, complete) = all_changes(&replica, Some(&watermark), 10).await;
+    assert_eq!((changed, complete), (heads(&[("a", 3)]), false));
+}
+
+/// A dump carries the transaction numbers of the server it was made on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_dump() {
+    let (origin, target) = (Server::start().unwrap(), Server::start().unwrap());
+    // The origin is far ahead in its count.
+    origin
+        .psql("DO $$ BEGIN FOR i IN 1..2000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$")
+        .unwrap();
+    let store = PostgresStore::connect(&origin.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    for key in ["a", "b"] {
+        store
+            .append_batch(vec![event(key, "1"), event(key, "2")])
+            .await
+            .unwrap();
+    }
+    store.trim("b", 2).await.unwrap();
+    let elsewhere = all_changes(&store, None, 10).await.1;
+    let dump = origin.dump("postgres").unwrap();
+    target.restore("restored", &dump).unwrap();
+    let restored = PostgresStore::connect(&target.url_for("restored")).await.unwrap();
+    restored.check_migrated().await.unwrap();
+    let mut since = elsewhere;
+    for _ in 0..2 {
+        // Until it is adopted all streams are compared, each time.
+        let (mut all, watermark, complete) = all_changes(&restored, Some(&since), 1).await;
+        all.sort();
+        assert_eq!((all, complete), (heads(&[("a", 2), ("b", 2)]), true));
+        since = watermark;
+    }
+    restored.migrate().await.unwrap();
+    let (mut all, watermark, complete) = all_changes(&restored, Some(&since), 1).await;
+    all.sort();
+    assert_eq!((all, complete), (heads(&[("a", 2), ("b", 2)]), true));
+    assert!(all_changes(&restored, Some(&watermark), 1).await.0.is_empty());
+    assert_eq!(restored.append(event("b", "3")).await.unwrap().seq, 3);
+    let (changed, _, complete) = all_changes(&restored, Some(&watermark), 1).await;
+    assert_eq!((changed, complete), (heads(&[("b", 3)]), false));
+}

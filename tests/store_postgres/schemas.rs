@@ -1,0 +1,159 @@
+//! Migrations and schemas: many at once, odd names, what is missing and how it is said.
+
+use doorbell::bus::FleetEvent;
+use doorbell::store::{PostgresStore, Store as _, StoreError};
+use throwaway_postgres::Database;
+
+use crate::store_suite::event;
+use crate::support::Store;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_migrate_at_once() {
+    let database = Database::fresh().unwrap();
+    let migrating: Vec<_> = (0..8)
+        .map(|_| {
+            let url = database.url();
+            tokio::spawn(async move {
+                let store = PostgresStore::connect(&url).await.unwrap();
+                store.migrate().await.unwrap();
+                store.append(event("a", "x")).await.unwrap();
+            })
+        })
+        .collect();
+    for task in migrating {
+        task.await.unwrap();
+    }
+    let store = PostgresStore::connect(&database.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    assert_eq!(store.high_water("a").await.unwrap(), 8);
+    assert_eq!(database.psql("SELECT count(*) FROM doorbell.incarnation").unwrap(), "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn odd_schema_names_share_nothing() {
+    let database = Database::fresh().unwrap();
+    let longest = "s".repeat(63);
+    let names = [
+        "doorbell",
+        "Doorbell",
+        "public",
+        "with space",
+        "quo\"te",
+        "se;mi",
+        "a.b",
+        "sélect",
+        "select",
+        "%I",
+        "a, b",
+        &longest,
+    ];
+    let mut stores = Vec::new();
+    for name in names {
+        let builder = PostgresStore::<FleetEvent>::builder().schema(name).unwrap();
+        let store = builder.connect(&database.url()).await.unwrap();
+        let early = store.append(event("a", "x")).await;
+        assert!(
+            matches!(early, Err(StoreError::NotMigrated { .. })),
+            "{name}: {early:?}"
+        );
+        store.migrate().await.unwrap();
+        store.migrate().await.unwrap();
+        store.check_migrated().await.unwrap();
+        assert_eq!(store.append(event("a", name)).await.unwrap().seq, 1);
+        stores.push(store);
+    }
+    // A lock on a stream of one schema is none on its namesake.
+    let mut holder = stores[0].pool().begin().await.unwrap();
+    stores[0].append_in(&mut holder, event("a", "held")).await.unwrap();
+    for (store, name) in stores.iter().zip(names).skip(1) {
+        assert_eq!(store.append(event("a", name)).await.unwrap().seq, 2);
+        let page = store.replay("a", 0, 10).await.unwrap();
+        assert_eq!(
+            page.records[0].event,
+            Ok(FleetEvent {
+                seq: 1,
+                ..event("a", name)
+            })
+        );
+        assert_eq!(store.changed_since(None, 10).await.unwrap().unwrap().streams.len(), 1);
+    }
+    holder.rollback().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_missing_is_said() {
+    let database = Database::fresh().unwrap();
+    let store = PostgresStore::connect(&database.url()).await.unwrap();
+    let not_migrated = |result: Result<(), StoreError>| match result {
+        Err(StoreError::NotMigrated { schema, reason }) => {
+            assert_eq!(schema, "doorbell");
+            reason
+        }
+        other => panic!("{other:?}"),
+    };
+    not_migrated(store.check_migrated().await);
+    not_migrated(store.append(event("a", "x")).await.map(drop));
+    not_migrated(store.append_batch(vec![event("a", "x")]).await.map(drop));
+    not_migrated(store.replay("a", 0, 1).await.map(drop));
+    not_migrated(store.high_water("a").await.map(drop));
+    not_migrated(store.changed_since(None, 1).await.map(drop));
+    not_migrated(store.identities(&[("a".into(), 1)]).await.map(drop));
+    not_migrated(store.trim("a", 1).await.map(drop));
+    store.migrate().await.unwrap();
+    // An older build has been here, and no newer one.
+    database
+        .psql("DELETE FROM doorbell.migrations WHERE version > 1")
+        .unwrap();
+    assert_eq!(
+        not_migrated(store.check_migrated().await),
+        "it has migrations up to 1, this build needs 5"
+    );
+    // A newer build has been here.
+    database
+        .psql("INSERT INTO doorbell.migrations SELECT 9000, 'later', now(), true, '', 1")
+        .unwrap();
+    store.check_migrated().await.unwrap();
+}
+
+/// A service's own migrations, by the same library, in the same schema.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beside_the_service_s_own_migrations() {
+    let store = Store::fresh().await;
+    store.psql("CREATE TABLE _sqlx_migrations (version bigint PRIMARY KEY); INSERT INTO _sqlx_migrations VALUES (42)");
+    let public = PostgresStore::<FleetEvent>::builder()
+        .schema("public")
+        .unwrap()
+        .build(store.pool().clone());
+    public.migrate().await.unwrap();
+    assert_eq!(public.append(event("a", "x")).await.unwrap().seq, 1);
+    // Whoever migrates leaves the session as it was.
+    let search_path: String = sqlx::query_scalar("SHOW search_path")
+        .fetch_one(store.pool())
+        .await
+        .unwrap();
+    assert_eq!(search_path, "\"$user\", public");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_there() {
+    // Nothing listens on the port of a server that has gone.
+    let url = throwaway_postgres::Server::start().unwrap().url();
+    let refused = PostgresStore::connect(&url).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
+    assert!(PostgresStore::connect("postgres://[").await.is_err());
+    // P15: all connections of the pool are taken.
+    let store = Store::fresh().await;
+    let options = sqlx::postgres::PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(std::time::Duration::from_millis(50));
+    let pool = options.connect(&store.database.url()).await.unwrap();
+    let narrow = PostgresStore::new(pool.clone());
+    let taken = pool.acquire().await.unwrap();
+    let refused = narrow.append(event("a", "x")).await;
+    assert!(
+        matches!(&refused, Err(error @ StoreError::Unavailable { .. }) if error.is_transient()),
+        "{refused:?}"
+    );
+    drop(taken);
+    assert_eq!(narrow.append(event("a", "x")).await.unwrap().seq, 1);
+}

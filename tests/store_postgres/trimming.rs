@@ -1,0 +1,125 @@
+//! Retention: floors, numbers that go on, bounded steps, and readers and writers meanwhile.
+
+use std::time::Duration;
+
+use doorbell::bus::StreamEvent;
+use doorbell::store::{Store as _, StoreError};
+
+use crate::store_suite::{event, read_all};
+use crate::support::Store;
+
+/// `count` events of one stream, in one statement.
+fn fill(store: &Store, stream_key: &str, count: u32) {
+    store.psql(&format!(
+        "SELECT cardinality(doorbell.append_many(array_fill('{stream_key}'::text, array[{count}]), \
+         array_fill('{{\"agent_id\": \"{stream_key}\", \"type\": \"agent_connected\"}}'::jsonb, array[{count}])))"
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_floor_is_reported_and_the_numbers_go_on() {
+    let store = Store::fresh().await;
+    fill(&store, "a", 2_500);
+    fill(&store, "b", 3);
+    assert_eq!(store.trim("a", 2_400).await.unwrap(), 2_400, "in steps of a thousand");
+    assert_eq!(store.trim("a", 2_000).await.unwrap(), 0);
+    assert_eq!(store.trim("nobody", 7).await.unwrap(), 0);
+    for after in [0, 5, 2_400] {
+        let page = store.replay("a", after, 10).await.unwrap();
+        assert_eq!((page.trimmed_through, page.records[0].seq), (2_400, 2_401));
+    }
+    assert_eq!(store.trim("a", u64::MAX).await.unwrap(), 100);
+    let page = store.replay("a", 0, 10).await.unwrap();
+    assert_eq!((page.trimmed_through, page.records.len()), (2_500, 0));
+    assert_eq!(store.high_waters(&["a".into(), "b".into()]).await.unwrap(), [2_500, 3]);
+    let conflict = store.append(event("a", "x").with_seq(1)).await;
+    assert!(
+        matches!(conflict, Err(StoreError::SeqConflict { expected: 2_501, .. })),
+        "{conflict:?}"
+    );
+    assert_eq!(
+        store
+            .append_batch(vec![event("a", "x"), event("a", "y")])
+            .await
+            .unwrap()[1]
+            .seq,
+        2_502
+    );
+    assert!(matches!(store.trim("", 1).await, Err(StoreError::InvalidStreamKey(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_of_every_stream_stay() {
+    let store = Store::fresh().await;
+    for (key, count) in [("a", 1_205), ("b", 5), ("c", 4), ("d", 1)] {
+        fill(&store, key, count);
+    }
+    assert_eq!(store.keep_last(u64::MAX).await.unwrap(), 0);
+    assert_eq!(store.keep_last(4).await.unwrap(), 1_201 + 1);
+    assert_eq!(store.keep_last(4).await.unwrap(), 0);
+    let lengths = ["a", "b", "c", "d"].map(|key| {
+        store.psql(&format!(
+            "SELECT count(*) FROM doorbell.events WHERE stream_key = '{key}'"
+        ))
+    });
+    assert_eq!(lengths, ["4", "4", "4", "1"]);
+    assert_eq!(store.keep_last(0).await.unwrap(), 13);
+    assert_eq!(store.append(event("a", "x")).await.unwrap().seq, 1_206);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_old_goes() {
+    let store = Store::fresh().await;
+    let hour = Duration::from_secs(3_600);
+    for key in ["old", "both", "young", "clock"] {
+        fill(&store, key, 1_200);
+    }
+    // As if the clock had been set back in between, in the last of them.
+    store.psql(
+        "UPDATE doorbell.events SET appended_at = now() - interval '2 hours'
+         WHERE stream_key = 'old' OR stream_key = 'both' AND seq <= 1100 OR stream_key = 'clock' AND seq <> 3",
+    );
+    assert_eq!(store.trim_older_than(Duration::MAX).await.unwrap(), 0);
+    assert_eq!(store.trim_older_than(hour).await.unwrap(), 1_200 + 1_100 + 2);
+    let mut floors = Vec::new();
+    for key in ["old", "both", "young", "clock"] {
+        floors.push(store.replay(key, 0, 1).await.unwrap().trimmed_through);
+    }
+    assert_eq!(floors, [1_200, 1_100, 0, 2]);
+    assert_eq!(store.trim_older_than(hour).await.unwrap(), 0);
+}
+
+/// Readers see a stream without holes, above a floor that they are told of; writers go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn trimming_while_others_append_and_read() {
+    let store = Store::fresh().await;
+    let writer = tokio::spawn({
+        let store = (*store).clone();
+        async move {
+            for number in 1..=300 {
+                assert_eq!(store.append(event("a", "x")).await.unwrap().seq(), number);
+            }
+        }
+    });
+    let trimmer = tokio::spawn({
+        let store = (*store).clone();
+        async move {
+            let mut removed = 0;
+            while removed < 290 {
+                removed += store.keep_last(10).await.unwrap();
+            }
+            removed
+        }
+    });
+    let mut after = 0;
+    while after < 300 {
+        let page = store.replay("a", after, 7).await.unwrap();
+        for record in &page.records {
+            assert_eq!(record.seq, after.max(page.trimmed_through) + 1);
+            after = record.seq;
+        }
+    }
+    writer.await.unwrap();
+    assert_eq!(trimmer.await.unwrap(), 290);
+    assert_eq!(read_all(&*store, "a", 290, 100).await.len(), 10);
+}
