@@ -81,6 +81,14 @@ impl Link {
         next(&mut self.wire).await
     }
 
+    /// The next message, if it is there already.
+    pub(super) async fn try_next(&mut self) -> Option<Result<AsyncMessage, ListenError>> {
+        match poll_once(pin!(next(&mut self.wire))).await {
+            Poll::Ready(message) => Some(message),
+            Poll::Pending => None,
+        }
+    }
+
     /// Says goodbye, and waits a moment for the other end to have heard it.
     pub(super) async fn close(self, patience: Duration) {
         let Self { client, mut wire, .. } = self;

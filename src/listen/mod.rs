@@ -37,6 +37,13 @@
 //! Notifications of one channel arrive in the order in which their transactions committed. Postgres merges equal notifications of
 //! one transaction. What arrives can have been sent by anybody who may connect to the database.
 //!
+//! # Runtimes
+//!
+//! The listener runs on the tokio runtime that it is started in, with I/O and time enabled, and ends with it. What has a time limit
+//! ([`connect`](ListenMultiplexer::connect), [`subscribe`](ListenMultiplexer::subscribe), [`notify`](ListenMultiplexer::notify)) is
+//! to be awaited on a tokio runtime, too, and panics elsewhere as tokio's timers do; everything else, receiving above all, runs on
+//! any executor.
+//!
 //! # Behind a pooler
 //!
 //! LISTEN belongs to a session. Through a pooler in session mode it works; through one in transaction mode it does not, and cannot:

@@ -82,12 +82,14 @@ impl Session {
     }
 
     fn refused(&mut self, owner: &Owner, name: &ChannelName, error: ServerError) {
+        // On such a server no LISTEN works, so that everybody has something to miss.
+        let of_the_server = is_queue_trouble(&error);
         let channel = name.as_str().to_owned();
         let error = ListenError::Listen { channel, error };
         owner.shared.count(|stats| stats.refused_listens += 1);
         let was_listening = owner.shared.registry.refuse(name, &error);
-        self.upkeep
-            .refused(name, error, was_listening, Instant::now() + ASK_AGAIN);
+        let again = Instant::now() + ASK_AGAIN;
+        self.upkeep.refused(name, error, was_listening || of_the_server, again);
     }
 
     /// One statement for all these channels. The inner error is the server's refusal.
@@ -108,7 +110,7 @@ impl Session {
                 return Ok(Err(error));
             }
             // The published remedy: it makes the server move the tail of its queue.
-            tracing::warn!(%error, "LISTEN fails on the server's notification queue; advancing the queue");
+            tracing::debug!(%error, "LISTEN fails on the server's notification queue; advancing the queue");
             let remedy = "SELECT pg_catalog.pg_notification_queue_usage()";
             let what = "advancing the notification queue";
             if let Err(AskError::Lost(error)) = self.link.ask(&mut self.inbox, what, remedy).await {

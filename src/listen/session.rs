@@ -20,6 +20,8 @@ use super::probe::{Outcome, Probe};
 use super::shared::Shared;
 use super::upkeep::Upkeep;
 
+/// How many messages are taken before anything else gets its turn.
+const BURST: usize = 64;
 /// How long the farewell may take.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -148,7 +150,10 @@ impl Session {
             }
             let due = self.next_due();
             tokio::select! {
-                message = self.link.next() => self.inbox.take(message?),
+                message = self.link.next() => {
+                    self.inbox.take(message?);
+                    self.take_what_is_there().await?;
+                }
                 () = owner.shared.registry.changed.notified() => self.follow(owner).await?,
                 Some(request) = owner.requests.recv() => self.notify(owner, request).await?,
                 sent = self.probe.sent() => {
@@ -159,6 +164,17 @@ impl Session {
                 () = sleep_until(due) => {}
             }
         }
+    }
+
+    /// Notifications come in bursts; the rest of the work is not looked at between any two.
+    async fn take_what_is_there(&mut self) -> Result<(), ListenError> {
+        for _ in 1..BURST {
+            match self.link.try_next().await {
+                Some(message) => self.inbox.take(message?),
+                None => break,
+            }
+        }
+        Ok(())
     }
 
     fn next_due(&self) -> Instant {

@@ -14,7 +14,7 @@ pub(super) struct Upkeep {
     listening: HashSet<ChannelName>,
     /// Channels to look at again, by when: they linger, or were refused.
     later: HashMap<ChannelName, Instant>,
-    /// Refused channels whose holders were listening before, and why.
+    /// Refused channels whose holders are missing something, and why.
     deaf: HashMap<ChannelName, ListenError>,
 }
 
@@ -58,10 +58,11 @@ impl Upkeep {
         self.listening.insert(name.clone());
     }
 
-    /// The server has refused a LISTEN; `was_listening` says whether anybody misses it who had it before.
-    pub(super) fn refused(&mut self, name: &ChannelName, error: ListenError, was_listening: bool, again: Instant) {
+    /// The server has refused a LISTEN; `is_missed` says whether that makes the listener deaf to somebody, or is only the failure
+    /// of a new subscription.
+    pub(super) fn refused(&mut self, name: &ChannelName, error: ListenError, is_missed: bool, again: Instant) {
         self.later.insert(name.clone(), again);
-        if was_listening {
+        if is_missed {
             self.deaf.insert(name.clone(), error);
         }
     }

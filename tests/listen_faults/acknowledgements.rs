@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use doorbell::listen::{ListenError, ListenMultiplexer};
+use doorbell::listen::{ListenError, ListenMultiplexer, ListenState};
 use throwaway_postgres::Server;
 
 use crate::proxy::{Proxy, Verdict};
-use crate::support::{notification, within};
+use crate::support::{notification, until, within};
 
 /// P5, and its opposite: of two who wait for one acknowledgement, both learn of the refusal, and neither stays registered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -149,6 +149,25 @@ async fn advances_the_queue_when_listen_fails_on_it() {
     );
     let mut jobs = within("the subscription", mux.subscribe("jobs")).await.unwrap();
     assert_eq!(proxy.seen("pg_notification_queue_usage"), 1);
+    server.psql("NOTIFY jobs, 'heard'").unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "heard");
+}
+
+/// The same, when the remedy does not help: the health says so, also to those who do not wait for an acknowledgement.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_beyond_remedy_shows_in_the_health() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::before(server.port()).await;
+    let trouble = Verdict::Refuse("58P01", "could not access status of transaction 1234567");
+    proxy.on("LISTEN \"jobs\"", vec![trouble; 4]);
+    let mux = ListenMultiplexer::connect(&proxy.url("postgres")).await.unwrap();
+    let mut jobs = mux.subscribe_lazy("jobs").unwrap();
+    let deaf = until(&mux, "deafness", |health| health.state == ListenState::Degraded).await;
+    assert!(matches!(deaf.reason, Some(ListenError::Listen { .. })), "{deaf:?}");
+    assert_eq!(proxy.seen("pg_notification_queue_usage"), 3);
+    // It is asked again after some seconds.
+    let health = until(&mux, "health", |health| health.state == ListenState::Healthy).await;
+    assert!(health.reason.is_none());
     server.psql("NOTIFY jobs, 'heard'").unwrap();
     assert_eq!(notification(&mut jobs).await.payload(), "heard");
 }

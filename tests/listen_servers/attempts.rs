@@ -148,6 +148,28 @@ fn the_end_of_the_runtime_ends_subscriptions() {
     });
 }
 
+/// A runtime without timers cannot carry a listener: that ends it, and everybody can see so.
+#[test]
+fn a_runtime_without_timers_ends_the_listener() {
+    let bare = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .unwrap();
+    let (mux, mut jobs) = bare.block_on(async {
+        let mux = ListenMultiplexer::builder()
+            .url("postgres://localhost:1/app")
+            .start()
+            .unwrap();
+        let jobs = mux.subscribe_lazy("jobs").unwrap();
+        (mux, jobs)
+    });
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        assert!(within("the end", jobs.recv()).await.is_none());
+        within("the shutdown", mux.shutdown()).await;
+        assert_eq!(mux.health().state, ListenState::Closed);
+    });
+}
+
 /// One runtime thread is enough for everything.
 #[tokio::test]
 async fn runs_on_a_single_thread() {

@@ -203,3 +203,54 @@ fn read(what: &str, source: &str) -> Result<Vec<u8>, ListenError> {
     }
     std::fs::read(source).map_err(|error| ListenError::Config(format!("{what} {source:?} cannot be read: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(mode: Mode, certificates: &Certificates) -> String {
+        match mode.tls(certificates) {
+            Err(ListenError::Config(what)) => what,
+            other => panic!("expected an error, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_mode_has_its_verification() {
+        let pem = rcgen::generate_simple_self_signed(["h".to_owned()]).unwrap().cert.pem();
+        let with_root = Certificates {
+            root: Some(pem),
+            ..Certificates::default()
+        };
+        for (mode, without, with) in [
+            (Mode::Prefer, "none", "none"),
+            (Mode::Require, "none", "chain"),
+            (Mode::VerifyCa, "chain", "chain"),
+            (Mode::VerifyFull, "chain and name", "chain and name"),
+        ] {
+            assert_eq!(mode.tls(&Certificates::default()).unwrap().verification, without);
+            assert_eq!(mode.tls(&with_root).unwrap().verification, with);
+        }
+    }
+
+    #[test]
+    fn a_client_certificate_needs_its_key() {
+        let ours = rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
+        let other = rcgen::generate_simple_self_signed(["other".to_owned()]).unwrap();
+        let client = Some(ours.cert.pem());
+        let with_key = |key| Certificates {
+            client: client.clone(),
+            client_key: key,
+            ..Certificates::default()
+        };
+        assert!(
+            Mode::Require
+                .tls(&with_key(Some(ours.signing_key.serialize_pem())))
+                .is_ok()
+        );
+        assert!(refused(Mode::Require, &with_key(None)).contains("need each other"));
+        assert!(refused(Mode::Require, &with_key(Some(ours.cert.pem()))).contains("no private key"));
+        let wrong = refused(Mode::Require, &with_key(Some(other.signing_key.serialize_pem())));
+        assert!(wrong.contains("sslcert and sslkey"), "{wrong}");
+    }
+}
