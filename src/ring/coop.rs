@@ -4,21 +4,21 @@ use core::task::{Context, Poll};
 
 /// Asks for the right to go on in this poll. Dropping the answer without `made_progress` gives the budget back.
 #[cfg(feature = "tokio")]
-pub(super) fn poll_proceed(cx: &mut Context<'_>) -> Poll<tokio::task::coop::RestoreOnPending> {
+pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<tokio::task::coop::RestoreOnPending> {
     tokio::task::coop::poll_proceed(cx)
 }
 
 /// Without the feature, every poll may go on.
 #[cfg(not(feature = "tokio"))]
-pub(super) fn poll_proceed(_: &mut Context<'_>) -> Poll<Unlimited> {
+pub(crate) fn poll_proceed(_: &mut Context<'_>) -> Poll<Unlimited> {
     Poll::Ready(Unlimited)
 }
 
 #[cfg(not(feature = "tokio"))]
-pub(super) struct Unlimited;
+pub(crate) struct Unlimited;
 
 #[cfg(not(feature = "tokio"))]
 impl Unlimited {
     #[expect(clippy::unused_self, reason = "mirrors tokio's type")]
-    pub(super) fn made_progress(&self) {}
+    pub(crate) fn made_progress(&self) {}
 }

@@ -24,7 +24,7 @@
 mod batch;
 mod bell;
 mod builder;
-mod coop;
+pub(crate) mod coop;
 mod core;
 mod cursor;
 mod dropin;

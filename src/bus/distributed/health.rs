@@ -1,6 +1,6 @@
 //! How the bus is doing, and since when.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -52,6 +52,10 @@ pub struct BusHealth {
     pub reason: Option<BusError>,
     /// When an event last went out to a subscription of this process.
     pub last_delivery: Option<SystemTime>,
+    /// How long the last event that was read from the store took from being appended to going out, by the server's clock and
+    /// this machine's; zero if they disagree the other way. The `metrics` crate gets all of them, as the histogram
+    /// `doorbell_bus_append_to_delivery_seconds`.
+    pub last_latency: Option<Duration>,
     /// How full the server's queue of notifications is, from 0 to 1, as of the last sweep. When it is full, nobody can ring; some session in
     /// the cluster listens and does not read.
     pub notification_queue_usage: Option<f64>,
@@ -72,7 +76,7 @@ struct Ends {
 pub(super) struct HealthBoard {
     ends: Mutex<Ends>,
     shown: watch::Sender<BusHealth>,
-    last_delivery: Mutex<Option<SystemTime>>,
+    last_delivery: Mutex<(Option<SystemTime>, Option<Duration>)>,
 }
 
 impl HealthBoard {
@@ -84,16 +88,17 @@ impl HealthBoard {
                 since: SystemTime::now(),
                 reason: None,
                 last_delivery: None,
+                last_latency: None,
                 notification_queue_usage: None,
                 not_in_store: 0,
             }),
-            last_delivery: Mutex::new(None),
+            last_delivery: Mutex::default(),
         }
     }
 
     pub(super) fn read(&self) -> BusHealth {
         let mut health = self.shown.borrow().clone();
-        health.last_delivery = *self.last_delivery.lock();
+        (health.last_delivery, health.last_latency) = *self.last_delivery.lock();
         health
     }
 
@@ -101,8 +106,16 @@ impl HealthBoard {
         self.shown.subscribe()
     }
 
-    pub(super) fn delivered(&self) {
-        *self.last_delivery.lock() = Some(SystemTime::now());
+    /// An event has gone out; with when it was appended, if it was read from the store.
+    pub(super) fn delivered(&self, appended_at: Option<SystemTime>) {
+        let now = SystemTime::now();
+        let latency = appended_at.map(|appended_at| now.duration_since(appended_at).unwrap_or_default());
+        #[cfg(feature = "metrics")]
+        if let Some(latency) = latency {
+            metrics::histogram!("doorbell_bus_append_to_delivery_seconds").record(latency);
+        }
+        let mut last = self.last_delivery.lock();
+        *last = (Some(now), latency.or(last.1));
     }
 
     pub(super) fn queue_usage(&self, usage: f64) {

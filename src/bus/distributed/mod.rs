@@ -322,7 +322,7 @@ impl<E: StreamEvent> DistributedBus<E> {
             if inner.hub.enqueue(event.stream_key(), record) {
                 inner.counters.events_delivered.add(1);
                 inner.counters.events_local.add(1);
-                inner.health.delivered();
+                inner.health.delivered(None);
             }
             inner.bells.ring(event.stream_key(), record.seq..=record.seq);
         }

@@ -38,10 +38,11 @@ pub(super) async fn read<E: StreamEvent>(inner: Arc<Inner<E>>) {
         inner.health.store_answered();
         let mut unfounded = false;
         for (range, page) in ranges.into_iter().zip(pages) {
+            let appended_at = page.records.last().and_then(|record| record.appended_at);
             let delivered = inner.hub.deliver(range, page, inner.settings.page);
             if delivered.events > 0 {
                 inner.counters.events_delivered.add(delivered.events);
-                inner.health.delivered();
+                inner.health.delivered(appended_at);
             }
             inner.counters.bells_forged.add(delivered.unfounded);
             unfounded |= delivered.unfounded > 0;

@@ -14,7 +14,9 @@ mod starting;
 mod stream;
 mod table;
 
+#[cfg(feature = "postgres")]
 pub(crate) use delivering::Cursor;
+#[cfg(feature = "postgres")]
 pub(crate) use hearing::Heard;
 pub(crate) use item::{Item, Notice, NoticeKind};
 pub(crate) use stream::{Slot, StreamRef};

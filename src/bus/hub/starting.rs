@@ -35,6 +35,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
                 self.start_stream(&mut table, slot, high_water, &mut opened);
             }
         }
+        table.forget_started();
         drop(table);
         self.open(opened);
     }
@@ -47,7 +48,6 @@ impl<E: Send + Sync + 'static> Hub<E> {
         stream.started_at = tick;
         let (early, wanted) = (stream.early.take(), stream.wanted);
         opened.extend(stream.starting.drain(..).map(|gate| (gate, Start::One(high_water))));
-        table.unstarted.retain(|&unstarted| unstarted != slot);
         if let Some(first) = early {
             self.lower(table, slot, first);
         }
@@ -95,6 +95,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
                         self.start_stream(&mut table, slot, listed, &mut opened);
                     }
                 }
+                table.forget_started();
                 Baseline::Complete(cold)
             }
             None => Baseline::Unknown,

@@ -167,6 +167,17 @@ impl<E: Send + Sync + 'static> Table<E> {
         }
     }
 
+    /// Takes the streams that have a cursor now from the list of those that have none.
+    pub(super) fn forget_started(&mut self) {
+        let streams = &self.streams;
+        let without = |slot: &Slot| {
+            streams[slot.index()]
+                .as_ref()
+                .is_some_and(|stream| stream.cursor.is_none())
+        };
+        self.unstarted.retain(without);
+    }
+
     /// The feeds that a stream's events go to.
     pub(super) fn feeds(&self, slot: Slot) -> [Option<Publisher<Item<E>>>; 2] {
         [self.stream(slot).feed.clone(), self.all.feed.clone()]
@@ -379,9 +390,9 @@ impl<E: Send + Sync + 'static> Hub<E> {
             if stream.queued {
                 table.queue.retain(|&queued| queued != slot);
             }
-            table.unstarted.retain(|&unstarted| unstarted != slot);
             table.free.push(slot);
         }
+        table.forget_started();
         true
     }
 

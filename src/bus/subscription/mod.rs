@@ -21,7 +21,7 @@ use super::gate::{Gate, Opened};
 use super::hub::{Attached, Hub, Item, Notice, NoticeKind, Slot, Start, StartGate, StreamRef};
 use super::pages::{Fetch, History, Pages};
 use super::{BusError, BusEvent, FleetEvent, Gap, Rewound, StreamEvent};
-use crate::ring::{RecvError, Subscriber};
+use crate::ring::{RecvError, Subscriber, coop};
 
 /// What a subscription does when its subscriber is so slow that events leave memory before they are delivered.
 ///
@@ -467,6 +467,8 @@ impl<E: StreamEvent> Live<E> {
             }
         }
         let (page, next) = reading.page.clone().expect("it has been read");
+        // A page is in memory, so it could be read without end.
+        ready!(coop::poll_proceed(cx)).made_progress();
         let again = reading.again;
         let key = Arc::clone(&reading.stream.key);
         let at = self.cursor(slot);
