@@ -157,3 +157,43 @@ async fn nobody_there() {
     drop(taken);
     assert_eq!(narrow.append(event("a", "x")).await.unwrap().seq, 1);
 }
+
+/// P10: sessions that change under the client between two transactions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p10_behind_a_transaction_pooler() {
+    let server = throwaway_postgres::Server::start().unwrap();
+    let pooler = throwaway_postgres::Pooler::transaction_mode(&server).unwrap();
+    let builder = PostgresStore::<FleetEvent>::builder().transaction_pooler(true);
+    let store = builder.connect(&pooler.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    store.migrate().await.unwrap();
+    let clients: Vec<_> = (0..8)
+        .map(|client| {
+            let url = pooler.url();
+            tokio::spawn(async move {
+                let builder = PostgresStore::<FleetEvent>::builder().transaction_pooler(true);
+                let store = builder.connect(&url).await.unwrap();
+                store.check_migrated().await.unwrap();
+                store.migrate().await.unwrap();
+                let own = format!("client-{client}");
+                for number in 1..=40 {
+                    assert_eq!(store.append(event(&own, "x")).await.unwrap().seq, 2 * number - 1);
+                    let batch = vec![event("all", "x"), event(&own, "y")];
+                    assert_eq!(store.append_batch(batch).await.unwrap()[1].seq, 2 * number);
+                    assert_eq!(
+                        store.replay(&own, 0, 100).await.unwrap().records.len() as u64,
+                        2 * number
+                    );
+                    assert_eq!(store.high_water(&own).await.unwrap(), 2 * number);
+                    assert!(store.identities(&[(own.as_str().into(), 1)]).await.unwrap()[0].is_some());
+                }
+                store.changed_since(None, 100).await.unwrap().unwrap().streams.len()
+            })
+        })
+        .collect();
+    for client in clients {
+        assert!(client.await.unwrap() >= 2);
+    }
+    assert_eq!(store.high_water("all").await.unwrap(), 8 * 40);
+    assert_eq!(store.keep_last(10).await.unwrap(), 8 * 70 + 310);
+}

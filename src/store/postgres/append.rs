@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 use sqlx::types::Json;
-use sqlx::{PgConnection, Postgres};
+use sqlx::{PgConnection, Postgres, Transaction};
 
 use super::PostgresStore;
 use super::error::{Doing, store_error};
@@ -108,7 +108,33 @@ impl<E: StreamEvent> PostgresStore<E> {
         self.append_batch_with(transaction, events, true).await
     }
 
-    pub(super) async fn append_with<'c, X>(&self, executor: X, event: E, ring: bool) -> Result<E, StoreError>
+    /// In a transaction of its own.
+    pub(super) async fn append_alone(&self, event: E) -> Result<E, StoreError> {
+        if !self.shared.transaction_pooler {
+            return self.append_with(&self.shared.pool, event, false).await;
+        }
+        let mut transaction = self.begin().await?;
+        let event = self.append_with(&mut *transaction, event, false).await?;
+        transaction.commit().await.map_err(|error| self.read_error(error))?;
+        Ok(event)
+    }
+
+    /// In a transaction of their own.
+    pub(super) async fn append_batch_alone(&self, events: Vec<E>) -> Result<Vec<E>, StoreError> {
+        if !self.shared.transaction_pooler {
+            return self.append_batch_with(&self.shared.pool, events, false).await;
+        }
+        let mut transaction = self.begin().await?;
+        let events = self.append_batch_with(&mut *transaction, events, false).await?;
+        transaction.commit().await.map_err(|error| self.read_error(error))?;
+        Ok(events)
+    }
+
+    async fn begin(&self) -> Result<Transaction<'_, Postgres>, StoreError> {
+        self.shared.pool.begin().await.map_err(|error| self.read_error(error))
+    }
+
+    async fn append_with<'c, X>(&self, executor: X, event: E, ring: bool) -> Result<E, StoreError>
     where
         X: sqlx::Executor<'c, Database = Postgres>,
     {
@@ -122,6 +148,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             .bind(ring)
             .bind(&*shared.channel)
             .bind(shared.lock_timeout_ms)
+            .persistent(!shared.transaction_pooler)
             .fetch_one(executor)
             .await
             .map_err(|error| {
@@ -131,12 +158,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         Ok(event.with_seq(seq.cast_unsigned()))
     }
 
-    pub(super) async fn append_batch_with<'c, X>(
-        &self,
-        executor: X,
-        events: Vec<E>,
-        ring: bool,
-    ) -> Result<Vec<E>, StoreError>
+    async fn append_batch_with<'c, X>(&self, executor: X, events: Vec<E>, ring: bool) -> Result<Vec<E>, StoreError>
     where
         X: sqlx::Executor<'c, Database = Postgres>,
     {
@@ -157,6 +179,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             .bind(ring)
             .bind(&*shared.channel)
             .bind(shared.lock_timeout_ms)
+            .persistent(!shared.transaction_pooler)
             .fetch_one(executor)
             .await
             .map_err(|error| {

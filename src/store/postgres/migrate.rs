@@ -13,9 +13,19 @@ static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 const LOCK: i64 = 0x646f_6f72_6265_6c6c;
 
 /// Runs what has not been run yet, in one transaction.
-pub(super) async fn migrate(connection: &mut PgConnection, schema: &Schema) -> Result<(), StoreError> {
+///
+/// Behind a transaction pooler other clients may have left prepared statements of the same names in the session that this
+/// transaction gets, and so would this one.
+pub(super) async fn migrate(
+    connection: &mut PgConnection,
+    schema: &Schema,
+    transaction_pooler: bool,
+) -> Result<(), StoreError> {
     let failed = |error| store_error(error, schema, Doing::Reading);
     let mut transaction = connection.begin().await.map_err(failed)?;
+    if transaction_pooler {
+        forget_prepared(&mut transaction).await.map_err(failed)?;
+    }
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(LOCK)
         .execute(&mut *transaction)
@@ -48,7 +58,14 @@ pub(super) async fn migrate(connection: &mut PgConnection, schema: &Schema) -> R
         .execute(&mut *transaction)
         .await
         .map_err(failed)?;
+    if transaction_pooler {
+        forget_prepared(&mut transaction).await.map_err(failed)?;
+    }
     transaction.commit().await.map_err(failed)
+}
+
+async fn forget_prepared(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql("DEALLOCATE ALL").execute(connection).await.map(drop)
 }
 
 /// The service may keep migrations of its own in the same schema, so ours have a table of their own name. A database that is
@@ -60,12 +77,8 @@ fn migrator(schema: &Schema) -> Migrator {
     migrator
 }
 
-/// Whether everything is there that this build needs.
-pub(super) async fn check(connection: &mut PgConnection, schema: &Schema) -> Result<(), StoreError> {
-    let there: Option<i64> = sqlx::query_scalar(&schema.migrated_to)
-        .fetch_one(connection)
-        .await
-        .map_err(|error| store_error(error, schema, Doing::Reading))?;
+/// Whether migrations up to `there` are all that this build needs.
+pub(super) fn check(there: Option<i64>, schema: &Schema) -> Result<(), StoreError> {
     let needed = MIGRATIONS.iter().map(|migration| migration.version).max();
     if there >= needed {
         return Ok(());

@@ -6,6 +6,7 @@ mod error;
 mod migrate;
 mod read;
 mod retention;
+mod run;
 mod schema;
 
 use std::fmt;
@@ -13,7 +14,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlx::PgPool;
+use sqlx::{PgPool, Row as _};
 
 pub use self::builder::{DEFAULT_CHANNEL, DEFAULT_SCHEMA, PostgresStoreBuilder};
 pub use self::schema::InvalidSchemaName;
@@ -37,9 +38,8 @@ use crate::bus::{FleetEvent, StreamEvent};
 /// | [`changed_since`](Store::changed_since) | 1 | a probe of an index for each event since the watermark; of all streams: for each stream |
 ///
 /// And one before each, if the connection has been idle for a second (with [`connect`](Self::connect)), or if it has not prepared
-/// the statement yet. Behind a pooler that hands out connections by transaction, build the store over a pool whose
-/// `PgConnectOptions` have `statement_cache_capacity(0)`: prepared statements do not outlive a transaction there. Every operation is then
-/// two round trips.
+/// the statement yet. Behind a pooler that hands out connections by transaction
+/// ([`transaction_pooler`](PostgresStoreBuilder::transaction_pooler)) everything but the `_in` methods costs 4.
 ///
 /// # Who waits for whom
 ///
@@ -68,6 +68,7 @@ struct Shared {
     pool: PgPool,
     schema: Schema,
     lock_timeout_ms: i32,
+    transaction_pooler: bool,
     channel: Arc<str>,
 }
 
@@ -178,8 +179,13 @@ impl<E> PostgresStore<E> {
     /// # }
     /// ```
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        let mut connection = self.acquire().await?;
-        migrate::migrate(&mut connection, &self.shared.schema).await
+        let mut connection = self
+            .shared
+            .pool
+            .acquire()
+            .await
+            .map_err(|error| self.read_error(error))?;
+        migrate::migrate(&mut connection, &self.shared.schema, self.shared.transaction_pooler).await
     }
 
     /// Whether everything is there that this build needs, in one round trip. What a newer build has added does no harm.
@@ -195,20 +201,16 @@ impl<E> PostgresStore<E> {
     /// # }
     /// ```
     pub async fn check_migrated(&self) -> Result<(), StoreError> {
-        let mut connection = self.acquire().await?;
-        migrate::check(&mut connection, &self.shared.schema).await
-    }
-
-    async fn acquire(&self) -> Result<sqlx::pool::PoolConnection<sqlx::Postgres>, StoreError> {
-        let acquired = self.shared.pool.acquire().await;
-        acquired.map_err(|error| error::store_error(error, &self.shared.schema, error::Doing::Reading))
+        let row = self.run_one(sqlx::query(&self.shared.schema.migrated_to)).await;
+        let there = row.and_then(|row| row.try_get::<Option<i64>, _>(0));
+        migrate::check(there.map_err(|error| self.read_error(error))?, &self.shared.schema)
     }
 }
 
 #[async_trait]
 impl<E: StreamEvent> Store<E> for PostgresStore<E> {
     async fn append(&self, event: E) -> Result<E, StoreError> {
-        self.append_with(&self.shared.pool, event, false).await
+        self.append_alone(event).await
     }
 
     async fn replay(&self, stream_key: &str, after: u64, limit: usize) -> Result<Page<E>, StoreError> {
@@ -229,7 +231,7 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
     }
 
     async fn append_batch(&self, events: Vec<E>) -> Result<Vec<E>, StoreError> {
-        self.append_batch_with(&self.shared.pool, events, false).await
+        self.append_batch_alone(events).await
     }
 
     async fn replay_many(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, StoreError> {
@@ -246,12 +248,10 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
             .map(Watermark::as_str)
             // Anything else is some other store's.
             .filter(|text| serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).is_ok());
-        let row = sqlx::query(&self.shared.schema.changed_since)
+        let query = sqlx::query(&self.shared.schema.changed_since)
             .bind(since)
-            .bind(i32::try_from(limit.max(1)).unwrap_or(i32::MAX - 1).min(i32::MAX - 1))
-            .fetch_one(&self.shared.pool)
-            .await
-            .map_err(|error| self.read_error(error))?;
+            .bind(i32::try_from(limit.max(1)).unwrap_or(i32::MAX - 1).min(i32::MAX - 1));
+        let row = self.run_one(query).await.map_err(|error| self.read_error(error))?;
         let stream_keys: Vec<String> = self.get(&row, 0)?;
         let high_waters: Vec<i64> = self.get(&row, 1)?;
         let streams = stream_keys.into_iter().zip(high_waters);

@@ -7,7 +7,6 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use super::PostgresStore;
-use super::error::{Doing, store_error};
 use crate::bus::StreamEvent;
 use crate::store::{EventId, Page, Record, ReplayRange, StoreError, Undecodable};
 
@@ -19,13 +18,11 @@ impl<E: StreamEvent> PostgresStore<E> {
         }
         let stream_keys: Vec<&str> = ranges.iter().map(|range| sendable(&range.stream_key)).collect();
         let after: Vec<i64> = ranges.iter().map(|range| clamp(range.after)).collect();
-        let rows = sqlx::query(&self.shared.schema.replay)
+        let query = sqlx::query(&self.shared.schema.replay)
             .bind(stream_keys)
             .bind(after)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(&self.shared.pool)
-            .await
-            .map_err(|error| self.read_error(error))?;
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = self.run(query).await.map_err(|error| self.read_error(error))?;
         let mut pages: Vec<Page<E>> = Vec::with_capacity(ranges.len());
         for row in rows {
             // Every range has a row, if only with its floor; they come in order.
@@ -65,11 +62,9 @@ impl<E: StreamEvent> PostgresStore<E> {
             return Ok(Vec::new());
         }
         let stream_keys: Vec<&str> = stream_keys.iter().map(|key| sendable(key)).collect();
-        let high_waters: Vec<i64> = sqlx::query_scalar(&self.shared.schema.high_waters)
-            .bind(stream_keys)
-            .fetch_one(&self.shared.pool)
-            .await
-            .map_err(|error| self.read_error(error))?;
+        let query = sqlx::query(&self.shared.schema.high_waters).bind(stream_keys);
+        let row = self.run_one(query).await.map_err(|error| self.read_error(error))?;
+        let high_waters: Vec<i64> = self.get(&row, 0)?;
         Ok(high_waters.into_iter().map(i64::cast_unsigned).collect())
     }
 
@@ -80,24 +75,11 @@ impl<E: StreamEvent> PostgresStore<E> {
         let stream_keys: Vec<&str> = places.iter().map(|(stream_key, _)| sendable(stream_key)).collect();
         // Number 0, like the ones beyond the server's, is no event's.
         let seqs: Vec<i64> = places.iter().map(|(_, seq)| i64::try_from(*seq).unwrap_or(0)).collect();
-        let ids: Vec<Option<Vec<u8>>> = sqlx::query_scalar(&self.shared.schema.identities)
-            .bind(stream_keys)
-            .bind(seqs)
-            .fetch_all(&self.shared.pool)
-            .await
-            .map_err(|error| self.read_error(error))?;
-        Ok(ids.into_iter().map(|id| id.and_then(|id| event_id(&id))).collect())
-    }
-
-    pub(super) fn get<'r, T>(&self, row: &'r PgRow, column: usize) -> Result<T, StoreError>
-    where
-        T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
-    {
-        row.try_get(column).map_err(|error| self.read_error(error))
-    }
-
-    pub(super) fn read_error(&self, error: sqlx::Error) -> StoreError {
-        store_error(error, &self.shared.schema, Doing::Reading)
+        let query = sqlx::query(&self.shared.schema.identities).bind(stream_keys).bind(seqs);
+        let rows = self.run(query).await.map_err(|error| self.read_error(error))?;
+        rows.iter()
+            .map(|row| Ok(self.get::<Option<Vec<u8>>>(row, 0)?.and_then(|id| event_id(&id))))
+            .collect()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::PostgresStore;
-use super::error::{Doing, store_error};
 use crate::bus::StreamEvent;
 use crate::store::StoreError;
 
@@ -149,31 +148,28 @@ impl<E: StreamEvent> PostgresStore<E> {
             .iter()
             .map(|(stream_key, through)| (stream_key.as_str(), *through))
             .unzip();
-        let removed: Option<i64> = sqlx::query_scalar(&self.shared.schema.trim_streams)
+        let query = sqlx::query(&self.shared.schema.trim_streams)
             .bind(stream_keys)
             .bind(throughs)
             .bind(EVENTS_PER_STEP)
-            .bind(self.shared.lock_timeout_ms)
-            .fetch_one(&self.shared.pool)
-            .await
-            .map_err(|error| self.read_error(error))?;
-        Ok(removed.unwrap_or(0).cast_unsigned())
+            .bind(self.shared.lock_timeout_ms);
+        let row = self.run_one(query).await.map_err(|error| self.read_error(error))?;
+        Ok(self.get::<Option<i64>>(&row, 0)?.unwrap_or(0).cast_unsigned())
     }
 
     /// Removes the oldest events of these streams, as far as they are older than `age` seconds; gives how many, and the streams that may have more.
     async fn trim_old_step(&self, streams: &[String], age: f64) -> Result<(u64, Vec<String>), StoreError> {
-        let lasts: Vec<Option<i64>> = sqlx::query_scalar(&self.shared.schema.last_before)
+        let query = sqlx::query(&self.shared.schema.last_before)
             .bind(streams)
             .bind(age)
-            .bind(EVENTS_PER_STEP)
-            .fetch_all(&self.shared.pool)
-            .await
-            .map_err(|error| self.read_error(error))?;
-        let old: Vec<(String, i64)> = streams
-            .iter()
-            .zip(lasts)
-            .filter_map(|(stream_key, last)| Some((stream_key.clone(), last?)))
-            .collect();
+            .bind(EVENTS_PER_STEP);
+        let lasts = self.run(query).await.map_err(|error| self.read_error(error))?;
+        let mut old = Vec::new();
+        for (stream_key, row) in streams.iter().zip(&lasts) {
+            if let Some(last) = self.get::<Option<i64>>(row, 0)? {
+                old.push((stream_key.clone(), last));
+            }
+        }
         if old.is_empty() {
             return Ok((0, Vec::new()));
         }
@@ -182,20 +178,19 @@ impl<E: StreamEvent> PostgresStore<E> {
     }
 
     async fn stream_ages(&self, after_key: &str) -> Result<Vec<Age>, StoreError> {
-        let rows: Vec<(String, i64, f64, i64)> = sqlx::query_as(&self.shared.schema.stream_ages)
+        let query = sqlx::query(&self.shared.schema.stream_ages)
             .bind(after_key)
-            .bind(STREAMS_PER_LOOK)
-            .fetch_all(&self.shared.pool)
-            .await
-            .map_err(|error| store_error(error, &self.shared.schema, Doing::Reading))?;
-        let ages = rows
-            .into_iter()
-            .map(|(stream_key, oldest_seq, oldest_age, last_seq)| Age {
-                stream_key,
-                oldest_seq,
-                oldest_age,
-                last_seq,
-            });
-        Ok(ages.collect())
+            .bind(STREAMS_PER_LOOK);
+        let rows = self.run(query).await.map_err(|error| self.read_error(error))?;
+        rows.iter()
+            .map(|row| {
+                Ok(Age {
+                    stream_key: self.get(row, 0)?,
+                    oldest_seq: self.get(row, 1)?,
+                    oldest_age: self.get(row, 2)?,
+                    last_seq: self.get(row, 3)?,
+                })
+            })
+            .collect()
     }
 }
