@@ -1,0 +1,13 @@
+//! The bus while its server breaks: every event arrives, once and in order, whatever happens to the connections.
+
+#[path = "bus_support/mod.rs"]
+mod support;
+
+#[path = "bus_faults/frozen.rs"]
+mod frozen;
+#[path = "bus_faults/restarts.rs"]
+mod restarts;
+#[path = "bus_faults/terminated.rs"]
+mod terminated;
+#[path = "bus_faults/timeouts.rs"]
+mod timeouts;

@@ -1,0 +1,77 @@
+//! The server stands still, or the line goes dead: nothing breaks, and nobody answers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use doorbell::bus::{BusState, DistributedBus};
+use throwaway_postgres::Server;
+
+use crate::support::line::Line;
+use crate::support::progress::Progress;
+use crate::support::writer::Writer;
+use crate::support::{blocking, builder, bus, expect, note, store, until, until_health};
+
+/// Freezes the server until the bus has noticed; how long that took.
+async fn freeze_until_noticed(server: &Arc<Server>, bus: &DistributedBus) -> Duration {
+    let freezing = server.clone();
+    blocking(move || freezing.freeze().unwrap()).await;
+    let frozen = Instant::now();
+    until_health(bus, "notice", |health| health.state != BusState::Live).await;
+    frozen.elapsed()
+}
+
+/// A heartbeat of 100 ms and a deadline of 500 ms: 600 ms, and as much again for a busy machine, twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p03_a_frozen_server_is_noticed_within_the_bound_and_nothing_is_lost() {
+    let server = Arc::new(Server::start().unwrap());
+    let (here, there) = (bus(&server.url()).await, bus(&server.url()).await);
+    let mut all = Progress::of(here.subscribe_all_ready().await.unwrap(), 1);
+    let mut writer = Writer::start(there.clone(), "agent-1", 0);
+    for _ in 0..3 {
+        writer.committed(20).await;
+        let taken = freeze_until_noticed(&server, &here).await;
+        assert!(taken < Duration::from_millis(1800), "noticed only after {taken:?}");
+        server.thaw().unwrap();
+        until(&here, BusState::Live).await;
+    }
+    let last = writer.stop().await;
+    all.reaches("agent-1", last).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p03_a_frozen_server_is_noticed_within_15_s_by_default() {
+    let server = Arc::new(Server::start().unwrap());
+    let bus = DistributedBus::connect(&server.url(), store(&server.url()).await)
+        .await
+        .unwrap();
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    until(&bus, BusState::Live).await;
+    let taken = freeze_until_noticed(&server, &bus).await;
+    println!("a frozen server was noticed after {taken:?} by default");
+    assert!(taken < Duration::from_secs(15), "noticed only after {taken:?}");
+    server.thaw().unwrap();
+    until(&bus, BusState::Live).await;
+    bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
+    expect(&mut all, "agent-1", 1..=1).await;
+}
+
+/// A firewall has forgotten the connections, all of them; new ones can be made. Everything goes on over those.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p03_connections_that_are_dead_for_good_are_left_behind() {
+    let server = Server::start().unwrap();
+    let line = Line::to(server.port()).await;
+    let store = store(&line.url()).await;
+    let here = builder(&line.url(), &store).connect().await.unwrap();
+    let there = bus(&server.url()).await;
+    let mut all = here.subscribe_all_ready().await.unwrap();
+    for seq in 1..=20 {
+        there.append_and_publish(note("agent-1", "hello")).await.unwrap();
+        expect(&mut all, "agent-1", seq..=seq).await;
+    }
+    line.forget_all();
+    for seq in 21..=40 {
+        there.append_and_publish(note("agent-1", "hello")).await.unwrap();
+        expect(&mut all, "agent-1", seq..=seq).await;
+    }
+    until(&here, BusState::Live).await;
+}

@@ -1,0 +1,89 @@
+//! Single connections are ended while events are committed.
+
+use doorbell::bus::{BusState, EventBus as _};
+use throwaway_postgres::Server;
+
+use crate::support::progress::Progress;
+use crate::support::writer::Writer;
+use crate::support::{LISTENER, blocking, builder, bus, event, listener, store, until};
+
+/// The subscriber's listener, apart from the publisher's.
+const OURS: &str = "the subscriber's listener";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p01_the_listener_is_terminated_and_no_new_event_is_needed() {
+    let server = Server::start().unwrap();
+    let store = store(&server.url()).await;
+    let here = builder(&server.url(), &store)
+        .listen(listener(&server.url()).application_name(OURS))
+        .connect()
+        .await
+        .unwrap();
+    let there = bus(&server.url()).await;
+    let mut all = here.subscribe_all_ready().await.unwrap();
+    let mut one = here.subscribe("agent-1");
+    one.ready().await.unwrap();
+    for seq in 1..=20 {
+        for pid in server.backends(OURS).unwrap() {
+            server.terminate_backend(pid).unwrap();
+        }
+        // Its bell falls into the outage, and nothing comes after it.
+        let stamped = there
+            .append_and_publish(crate::support::note("agent-1", "hello"))
+            .await
+            .unwrap();
+        assert_eq!(stamped.seq, seq);
+        assert_eq!(*event(&mut one).await, stamped);
+        assert_eq!(*event(&mut all).await, stamped);
+        until(&here, BusState::Live).await;
+    }
+    assert!(here.listen_stats().unwrap().losses >= 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p01_listeners_are_terminated_under_load() {
+    let server = std::sync::Arc::new(Server::start().unwrap());
+    let (here, there) = (bus(&server.url()).await, bus(&server.url()).await);
+    let mut all = Progress::of(here.subscribe_all_ready().await.unwrap(), 1);
+    let mut own = Progress::of(there.subscribe_all_ready().await.unwrap(), 1);
+    let streams = ["agent-1", "agent-2"];
+    let mut writers = streams.map(|stream| Writer::start(there.clone(), stream, 0));
+    for _ in 0..10 {
+        for writer in &mut writers {
+            writer.committed(20).await;
+        }
+        let server = server.clone();
+        blocking(move || {
+            for pid in server.backends(LISTENER).unwrap() {
+                server.terminate_backend(pid).unwrap();
+            }
+        })
+        .await;
+    }
+    for (stream, writer) in streams.into_iter().zip(writers) {
+        let last = writer.stop().await;
+        all.reaches(stream, last).await;
+        own.reaches(stream, last).await;
+    }
+}
+
+/// Not only the listener: the pools' connections, too, while they are in use.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p01_all_connections_are_terminated_under_load() {
+    let server = std::sync::Arc::new(Server::start().unwrap());
+    let (here, there) = (bus(&server.url()).await, bus(&server.url()).await);
+    let mut all = Progress::of(here.subscribe_all_ready().await.unwrap(), 1);
+    let mut writer = Writer::start(there.clone(), "agent-1", 0);
+    for _ in 0..10 {
+        writer.committed(20).await;
+        let server = server.clone();
+        blocking(move || {
+            server
+                .psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+                .unwrap();
+        })
+        .await;
+    }
+    let last = writer.stop().await;
+    all.reaches("agent-1", last).await;
+}

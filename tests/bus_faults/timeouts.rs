@@ -1,0 +1,44 @@
+//! Time limits that the server's operator has set.
+
+use std::time::Duration;
+
+use doorbell::bus::BusState;
+use throwaway_postgres::Server;
+
+use crate::support::{builder, bus, expect, note, store, until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p09_the_bus_survives_the_time_limits_of_the_server_and_of_the_role() {
+    let server = Server::builder()
+        .setting("idle_session_timeout", "300ms")
+        .setting("statement_timeout", "2s")
+        .start()
+        .unwrap();
+    server
+        .psql(
+            "ALTER ROLE postgres SET statement_timeout = '1s';
+             ALTER ROLE postgres SET idle_in_transaction_session_timeout = '300ms'",
+        )
+        .unwrap();
+    let store = store(&server.url()).await;
+    // A heartbeat that is slower than the limit on idle sessions.
+    let here = builder(&server.url(), &store)
+        .listen(
+            doorbell::listen::ListenMultiplexer::builder()
+                .url(&server.url())
+                .heartbeat(Duration::from_secs(2), Duration::from_secs(2)),
+        )
+        .connect()
+        .await
+        .unwrap();
+    let there = bus(&server.url()).await;
+    let mut all = here.subscribe_all_ready().await.unwrap();
+    for seq in 1..=3 {
+        // Longer than any of the limits; the server ends what is idle meanwhile, the pools' connections among them.
+        tokio::time::sleep(Duration::from_millis(1200)).await;
+        there.append_and_publish(note("agent-1", "hello")).await.unwrap();
+        expect(&mut all, "agent-1", seq..=seq).await;
+    }
+    until(&here, BusState::Live).await;
+    assert_eq!(here.listen_stats().unwrap().losses, 0, "the listener was never lost");
+}

@@ -1,0 +1,64 @@
+//! Writers that go on through outages, and know what they have committed.
+
+use std::time::Duration;
+
+use doorbell::bus::{BusError, DistributedBus, StreamEvent as _};
+use doorbell::store::StoreError;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::note;
+
+/// The only writer of a stream: appends one event after another until it is told to stop.
+pub(crate) struct Writer {
+    committed: watch::Receiver<u64>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<u64>,
+}
+
+impl Writer {
+    /// Starts after the events that the stream has already.
+    pub(crate) fn start(bus: DistributedBus, stream: &str, after: u64) -> Self {
+        let stream = stream.to_owned();
+        let (committing, committed) = watch::channel(after);
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            let mut seq = after;
+            while !*stopped.borrow() {
+                append(&bus, &stream, seq + 1).await;
+                seq += 1;
+                committing.send_replace(seq);
+            }
+            seq
+        });
+        Self { committed, stop, task }
+    }
+
+    /// Returns when so many more events are committed.
+    pub(crate) async fn committed(&mut self, more: u64) -> u64 {
+        let goal = *self.committed.borrow() + more;
+        *self.committed.wait_for(|&seq| seq >= goal).await.expect("the writer runs")
+    }
+
+    /// Ends the writer; the number of its last event.
+    pub(crate) async fn stop(self) -> u64 {
+        self.stop.send_replace(true);
+        self.task.await.unwrap()
+    }
+}
+
+/// Appends event number `seq` of a stream, which nobody else writes, however often the server goes away.
+pub(crate) async fn append(bus: &DistributedBus, stream: &str, seq: u64) {
+    loop {
+        let event = note(stream, "hello").with_seq(seq);
+        match bus.append_and_publish(event).await {
+            Ok(stamped) => return assert_eq!(stamped.seq, seq),
+            // The try before was committed, and only its answer was lost.
+            Err(BusError::Store(StoreError::SeqConflict { expected, .. })) if expected == seq + 1 => return,
+            Err(BusError::Store(error)) if error.is_transient() => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Err(error) => panic!("event {seq} of {stream:?}: {error:?}"),
+        }
+    }
+}
