@@ -2,7 +2,6 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-pub(crate) mod line;
 pub(crate) mod progress;
 pub(crate) mod writer;
 
@@ -11,7 +10,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use doorbell::bus::{BusEvent, BusHealth, BusState, BusSubscription, DistributedBus, DistributedBusBuilder, FleetEvent};
+use doorbell::bus::{
+    BusEvent, BusHealth, BusState, BusSubscription, DistributedBus, DistributedBusBuilder, FleetEvent,
+};
 use doorbell::listen::ListenMultiplexer;
 use doorbell::store::PostgresStore;
 use tokio::time::timeout;
@@ -59,6 +60,7 @@ pub(crate) fn listener(url: &str) -> doorbell::listen::ListenBuilder {
         .url(url)
         .heartbeat(Duration::from_millis(100), Duration::from_millis(500))
         .connect_timeout(Duration::from_secs(1))
+        .subscribe_timeout(Duration::from_secs(2))
 }
 
 /// The bus of [`builder`], listening.

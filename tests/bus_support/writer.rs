@@ -37,7 +37,11 @@ impl Writer {
     /// Returns when so many more events are committed.
     pub(crate) async fn committed(&mut self, more: u64) -> u64 {
         let goal = *self.committed.borrow() + more;
-        *self.committed.wait_for(|&seq| seq >= goal).await.expect("the writer runs")
+        *self
+            .committed
+            .wait_for(|&seq| seq >= goal)
+            .await
+            .expect("the writer runs")
     }
 
     /// Ends the writer; the number of its last event.
