@@ -38,11 +38,50 @@ BEGIN
 END
 $$;
 
--- Appends an event to its stream and returns its number.
+-- Appends an event to its stream, and returns its number, its identity and its time.
 --
 -- expected_seq, unless null or 0, has to be the next number of the stream; if not, SQLSTATE RB001 says so, with DETAIL as JSON.
 -- With ring the transaction notifies channel as it commits. That makes all such commits of the cluster wait for each other's
 -- flush, so on a busy server ring after the commit instead.
+CREATE FUNCTION append_record(
+    IN stream_key text,
+    IN payload jsonb,
+    IN expected_seq bigint DEFAULT NULL,
+    IN ring boolean DEFAULT false,
+    IN channel text DEFAULT 'doorbell',
+    IN lock_timeout_ms integer DEFAULT NULL,
+    OUT seq bigint,
+    OUT event_id uuid,
+    OUT appended_at timestamptz
+)
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    PERFORM lock_stream(append_record.stream_key, append_record.lock_timeout_ms);
+    -- A statement of its own, so its snapshot is taken under the lock.
+    seq := 1 + coalesce(
+        (SELECT e.seq FROM events e WHERE e.stream_key = append_record.stream_key ORDER BY e.seq DESC LIMIT 1),
+        (SELECT f.trimmed_through FROM floors f WHERE f.stream_key = append_record.stream_key),
+        0
+    );
+    IF coalesce(append_record.expected_seq, 0) NOT IN (0, seq) THEN
+        PERFORM refuse_seq(append_record.stream_key, seq, append_record.expected_seq);
+    END IF;
+    event_id := gen_random_uuid();
+    appended_at := clock_timestamp();
+    -- In a transaction that keeps one snapshot, a number taken since is a serialization failure.
+    INSERT INTO events (stream_key, seq, event_id, appended_at, payload)
+    VALUES (append_record.stream_key, append_record.seq, append_record.event_id, append_record.appended_at, append_record.payload)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'number % of the stream was written without its lock', seq USING ERRCODE = 'serialization_failure';
+    END IF;
+    IF append_record.ring THEN
+        PERFORM pg_notify(append_record.channel, append_record.stream_key || ':' || seq);
+    END IF;
+END
+$$;
+
+-- The same, and returns the number only.
 CREATE FUNCTION append(
     stream_key text,
     payload jsonb,
@@ -51,30 +90,11 @@ CREATE FUNCTION append(
     channel text DEFAULT 'doorbell',
     lock_timeout_ms integer DEFAULT NULL
 ) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
-DECLARE
-    new_seq bigint;
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
 BEGIN
-    PERFORM lock_stream(append.stream_key, append.lock_timeout_ms);
-    -- A statement of its own, so its snapshot is taken under the lock.
-    new_seq := 1 + coalesce(
-        (SELECT e.seq FROM events e WHERE e.stream_key = append.stream_key ORDER BY e.seq DESC LIMIT 1),
-        (SELECT f.trimmed_through FROM floors f WHERE f.stream_key = append.stream_key),
-        0
-    );
-    IF coalesce(append.expected_seq, 0) NOT IN (0, new_seq) THEN
-        PERFORM refuse_seq(append.stream_key, new_seq, append.expected_seq);
-    END IF;
-    -- In a transaction that keeps one snapshot, a number taken since is a serialization failure.
-    INSERT INTO events (stream_key, seq, payload) VALUES (append.stream_key, new_seq, append.payload)
-    ON CONFLICT DO NOTHING;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'number % of the stream was written without its lock', new_seq USING ERRCODE = 'serialization_failure';
-    END IF;
-    IF append.ring THEN
-        PERFORM pg_notify(append.channel, append.stream_key || ':' || new_seq);
-    END IF;
-    RETURN new_seq;
+    RETURN (
+        SELECT r.seq FROM append_record(
+            append.stream_key, append.payload, append.expected_seq, append.ring, append.channel, append.lock_timeout_ms) AS r);
 END
 $$;
 
@@ -88,33 +108,35 @@ BEGIN
 END
 $$;
 
--- Appends several events in the order of the arrays, and returns their numbers in that order. Streams are locked in the order of
--- their keys, byte by byte, so transactions of one such call each cannot deadlock.
-CREATE FUNCTION append_many(
-    stream_keys text[],
-    payloads jsonb[],
-    expected_seqs bigint[] DEFAULT NULL,
-    ring boolean DEFAULT false,
-    channel text DEFAULT 'doorbell',
-    lock_timeout_ms integer DEFAULT NULL
-) RETURNS bigint[]
+-- Appends several events in the order of the arrays, and returns their numbers and identities in that order, and their time.
+-- Streams are locked in the order of their keys, byte by byte, so transactions of one such call each cannot deadlock.
+CREATE FUNCTION append_records(
+    IN stream_keys text[],
+    IN payloads jsonb[],
+    IN expected_seqs bigint[] DEFAULT NULL,
+    IN ring boolean DEFAULT false,
+    IN channel text DEFAULT 'doorbell',
+    IN lock_timeout_ms integer DEFAULT NULL,
+    OUT seqs bigint[],
+    OUT event_ids uuid[],
+    OUT appended_at timestamptz
+)
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     streams text[] := ARRAY(
-        SELECT DISTINCT k COLLATE "C" AS k FROM unnest(append_many.stream_keys) AS k ORDER BY k);
+        SELECT DISTINCT k COLLATE "C" AS k FROM unnest(append_records.stream_keys) AS k ORDER BY k);
     stream text;
     nexts bigint[];
-    seqs bigint[];
     written bigint;
     wrong record;
     bell record;
 BEGIN
-    IF cardinality(append_many.payloads) IS DISTINCT FROM cardinality(append_many.stream_keys)
-        OR cardinality(append_many.expected_seqs) <> cardinality(append_many.stream_keys) THEN
+    IF cardinality(append_records.payloads) IS DISTINCT FROM cardinality(append_records.stream_keys)
+        OR cardinality(append_records.expected_seqs) <> cardinality(append_records.stream_keys) THEN
         RAISE EXCEPTION 'the arrays are not of one length' USING ERRCODE = 'array_subscript_error';
     END IF;
     FOREACH stream IN ARRAY streams LOOP
-        PERFORM lock_stream(stream, append_many.lock_timeout_ms);
+        PERFORM lock_stream(stream, append_records.lock_timeout_ms);
     END LOOP;
     nexts := ARRAY(
         SELECT 1 + coalesce(
@@ -125,35 +147,54 @@ BEGIN
     -- An event's number: its stream's next, and one more for each event of the stream before it in the batch.
     seqs := ARRAY(
         SELECT n + row_number() OVER (PARTITION BY g.k ORDER BY g.i) - 1
-        FROM unnest(append_many.stream_keys) WITH ORDINALITY AS g (k, i)
+        FROM unnest(append_records.stream_keys) WITH ORDINALITY AS g (k, i)
         JOIN unnest(streams, nexts) AS s (k, n) ON s.k = g.k COLLATE "C"
         ORDER BY g.i);
-    IF append_many.expected_seqs IS NOT NULL THEN
+    IF append_records.expected_seqs IS NOT NULL THEN
         SELECT g.k, g.seq, g.expected INTO wrong
-        FROM unnest(append_many.stream_keys, seqs, append_many.expected_seqs) WITH ORDINALITY AS g (k, seq, expected, i)
+        FROM unnest(append_records.stream_keys, seqs, append_records.expected_seqs) WITH ORDINALITY AS g (k, seq, expected, i)
         WHERE coalesce(g.expected, 0) NOT IN (0, g.seq)
         ORDER BY g.i LIMIT 1;
         IF FOUND THEN
             PERFORM refuse_seq(wrong.k, wrong.seq, wrong.expected);
         END IF;
     END IF;
-    INSERT INTO events (stream_key, seq, payload)
-    SELECT g.k, g.seq, g.payload FROM unnest(append_many.stream_keys, seqs, append_many.payloads) AS g (k, seq, payload)
-    ORDER BY g.k COLLATE "C", g.seq
+    event_ids := ARRAY(SELECT gen_random_uuid() FROM unnest(seqs));
+    appended_at := clock_timestamp();
+    INSERT INTO events (stream_key, seq, event_id, appended_at, payload)
+    SELECT g.k, g.seq, g.id, append_records.appended_at, g.payload
+    FROM unnest(append_records.stream_keys, seqs, event_ids, append_records.payloads) AS g (k, seq, id, payload)
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS written = ROW_COUNT;
     IF written <> cardinality(seqs) THEN
         RAISE EXCEPTION 'numbers of the streams were written without their locks' USING ERRCODE = 'serialization_failure';
     END IF;
-    IF append_many.ring THEN
+    IF append_records.ring THEN
         FOR bell IN
             SELECT g.k, min(g.seq) AS first, max(g.seq) AS last
-            FROM unnest(append_many.stream_keys, seqs) AS g (k, seq) GROUP BY g.k
+            FROM unnest(append_records.stream_keys, seqs) AS g (k, seq) GROUP BY g.k
         LOOP
-            PERFORM ring(bell.k, bell.first, bell.last, append_many.channel);
+            PERFORM ring(bell.k, bell.first, bell.last, append_records.channel);
         END LOOP;
     END IF;
-    RETURN seqs;
+END
+$$;
+
+-- The same, and returns the numbers only.
+CREATE FUNCTION append_many(
+    stream_keys text[],
+    payloads jsonb[],
+    expected_seqs bigint[] DEFAULT NULL,
+    ring boolean DEFAULT false,
+    channel text DEFAULT 'doorbell',
+    lock_timeout_ms integer DEFAULT NULL
+) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN (
+        SELECT r.seqs FROM append_records(
+            append_many.stream_keys, append_many.payloads, append_many.expected_seqs,
+            append_many.ring, append_many.channel, append_many.lock_timeout_ms) AS r);
 END
 $$;
 

@@ -320,6 +320,25 @@ pub(crate) async fn identities(store: Arc<dyn Store>) {
     assert_eq!([page.records[0].id, page.records[1].id], [ids[0], ids[3]]);
     assert!(page.records[0].appended_at.unwrap() <= page.records[1].appended_at.unwrap());
     assert!(store.identities(&[]).await.unwrap().is_empty());
+    // Whoever appends learns of it at once.
+    let mut appended = vec![store.append_record(event("a", "3")).await.unwrap()];
+    appended.extend(
+        store
+            .append_records(vec![event("b", "2"), event("a", "4")])
+            .await
+            .unwrap(),
+    );
+    assert_eq!(appended.iter().map(|record| record.seq).collect::<Vec<_>>(), [3, 2, 4]);
+    for record in appended {
+        let stamped = record.event.unwrap();
+        assert_eq!(stamped.seq(), record.seq);
+        let page = store.replay(stamped.stream_key(), record.seq - 1, 1).await.unwrap();
+        assert_eq!(
+            (page.records[0].id, page.records[0].appended_at),
+            (record.id, record.appended_at)
+        );
+        assert!(record.id.is_some() && record.appended_at.is_some());
+    }
 }
 
 /// The whole suite. `fresh` gives an empty store each time.

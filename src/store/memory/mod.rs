@@ -184,17 +184,7 @@ impl<E: StreamEvent> MemoryStore<E> {
     /// assert!(matches!(store.append_now(early), Err(StoreError::SeqConflict { expected: 1, actual: 3, .. })));
     /// ```
     pub fn append_now(&self, event: E) -> Result<E, StoreError> {
-        // The event is asked before the lock, not under it.
-        let (stream_key, given, kept) = (event.stream_key(), event.seq(), Arc::new(event.clone()));
-        check_stream_key(stream_key)?;
-        let appended_at = SystemTime::now();
-        let mut removed = Vec::new();
-        let seq = {
-            let mut streams = self.shared.streams.lock();
-            check_next(stream_key, streams.high_water(stream_key), given)?;
-            streams.append(stream_key, kept, appended_at, &mut removed)
-        };
-        Ok(event.with_seq(seq))
+        self.append_with(event, |event, _| event)
     }
 
     /// [`Store::append_batch`], at once: all of the events or none.
@@ -212,34 +202,7 @@ impl<E: StreamEvent> MemoryStore<E> {
     /// assert_eq!(stamped.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 1, 2]);
     /// ```
     pub fn append_batch_now(&self, events: Vec<E>) -> Result<Vec<E>, StoreError> {
-        let mut batch = Vec::with_capacity(events.len());
-        for event in &events {
-            check_stream_key(event.stream_key())?;
-            batch.push((event.stream_key(), event.seq(), Arc::new(event.clone())));
-        }
-        let appended_at = SystemTime::now();
-        let mut removed = Vec::new();
-        let mut seqs = Vec::with_capacity(batch.len());
-        {
-            let mut streams = self.shared.streams.lock();
-            let mut high_waters = HashMap::new();
-            for &(stream_key, given, _) in &batch {
-                let high_water = high_waters
-                    .entry(stream_key)
-                    .or_insert_with(|| streams.high_water(stream_key));
-                check_next(stream_key, *high_water, given)?;
-                *high_water += 1;
-            }
-            for (stream_key, _, kept) in batch {
-                seqs.push(streams.append(stream_key, kept, appended_at, &mut removed));
-            }
-        }
-        drop(removed);
-        Ok(events
-            .into_iter()
-            .zip(seqs)
-            .map(|(event, seq)| event.with_seq(seq))
-            .collect())
+        self.append_batch_with(events, |event, _| event)
     }
 
     /// [`Store::replay`], at once.
@@ -266,6 +229,77 @@ impl<E: StreamEvent> MemoryStore<E> {
     }
 }
 
+/// What the store knows of an event that it has appended.
+struct Stamp {
+    seq: u64,
+    id: EventId,
+    appended_at: SystemTime,
+}
+
+impl Stamp {
+    fn record<E>(event: E, stamp: Self) -> Record<E> {
+        Record {
+            seq: stamp.seq,
+            id: Some(stamp.id),
+            appended_at: Some(stamp.appended_at),
+            event: Ok(event),
+        }
+    }
+}
+
+impl<E: StreamEvent> MemoryStore<E> {
+    /// Appends, and makes something of the event with its number.
+    fn append_with<R>(&self, event: E, make: impl FnOnce(E, Stamp) -> R) -> Result<R, StoreError> {
+        // The event is asked before the lock, not under it.
+        let (stream_key, given, kept) = (event.stream_key(), event.seq(), Arc::new(event.clone()));
+        check_stream_key(stream_key)?;
+        let appended_at = SystemTime::now();
+        let mut removed = Vec::new();
+        let (seq, version) = {
+            let mut streams = self.shared.streams.lock();
+            check_next(stream_key, streams.high_water(stream_key), given)?;
+            let seq = streams.append(stream_key, kept, appended_at, &mut removed);
+            (seq, streams.version())
+        };
+        let id = self.shared.history.event_id(version);
+        Ok(make(event.with_seq(seq), Stamp { seq, id, appended_at }))
+    }
+
+    /// The same for several events: all or none.
+    fn append_batch_with<R>(&self, events: Vec<E>, make: impl Fn(E, Stamp) -> R) -> Result<Vec<R>, StoreError> {
+        let mut batch = Vec::with_capacity(events.len());
+        for event in &events {
+            let stream_key = event.stream_key();
+            check_stream_key(stream_key)?;
+            batch.push((stream_key, event.seq(), Arc::new(event.clone())));
+        }
+        let appended_at = SystemTime::now();
+        let mut removed = Vec::new();
+        let mut stamps = Vec::with_capacity(batch.len());
+        {
+            let mut streams = self.shared.streams.lock();
+            let mut high_waters = HashMap::new();
+            for &(stream_key, given, _) in &batch {
+                let high_water = high_waters
+                    .entry(stream_key)
+                    .or_insert_with(|| streams.high_water(stream_key));
+                check_next(stream_key, *high_water, given)?;
+                *high_water += 1;
+            }
+            for (stream_key, _, kept) in batch {
+                let seq = streams.append(stream_key, kept, appended_at, &mut removed);
+                let id = self.shared.history.event_id(streams.version());
+                stamps.push(Stamp { seq, id, appended_at });
+            }
+        }
+        drop(removed);
+        let events = events.into_iter().zip(stamps);
+        Ok(events
+            .map(|(event, stamp)| make(event.with_seq(stamp.seq), stamp))
+            .collect())
+    }
+}
+
 /// Whether an event that carries `given` may come after `high_water`.
 fn check_next(stream_key: &str, high_water: u64, given: u64) -> Result<(), StoreError> {
     let expected = high_water + 1;
@@ -283,6 +317,14 @@ fn check_next(stream_key: &str, high_water: u64, given: u64) -> Result<(), Store
 impl<E: StreamEvent> Store<E> for MemoryStore<E> {
     async fn append(&self, event: E) -> Result<E, StoreError> {
         self.append_now(event)
+    }
+
+    async fn append_record(&self, event: E) -> Result<Record<E>, StoreError> {
+        self.append_with(event, Stamp::record)
+    }
+
+    async fn append_records(&self, events: Vec<E>) -> Result<Vec<Record<E>>, StoreError> {
+        self.append_batch_with(events, Stamp::record)
     }
 
     async fn replay(&self, stream_key: &str, after: u64, limit: usize) -> Result<Page<E>, StoreError> {

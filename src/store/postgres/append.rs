@@ -1,13 +1,17 @@
 //! Appending: events to JSON, to the server's functions, and back with their numbers.
 
+use std::time::SystemTime;
+
 use serde_json::value::RawValue;
+use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Postgres, Transaction};
 
 use super::PostgresStore;
 use super::error::{Doing, store_error};
+use super::read::{event_id, time};
 use crate::bus::StreamEvent;
-use crate::store::{StoreError, check_stream_key};
+use crate::store::{EventId, Record, StoreError, check_stream_key};
 
 impl<E: StreamEvent> PostgresStore<E> {
     /// Appends within the caller's transaction, and returns the event with its number: what happened and the event that says so are
@@ -39,7 +43,9 @@ impl<E: StreamEvent> PostgresStore<E> {
     /// # }
     /// ```
     pub async fn append_in(&self, transaction: &mut PgConnection, event: E) -> Result<E, StoreError> {
-        self.append_with(transaction, event, false).await
+        self.append_with(transaction, event, false)
+            .await
+            .map(|appended| appended.event)
     }
 
     /// [`append_in`](Self::append_in), and the doorbell rings as the transaction commits: on the builder's channel, inside the
@@ -59,7 +65,9 @@ impl<E: StreamEvent> PostgresStore<E> {
     /// # }
     /// ```
     pub async fn append_in_ringing(&self, transaction: &mut PgConnection, event: E) -> Result<E, StoreError> {
-        self.append_with(transaction, event, true).await
+        self.append_with(transaction, event, true)
+            .await
+            .map(|appended| appended.event)
     }
 
     /// [`append_in`](Self::append_in) for several events, of one or more streams, in one round trip. The streams are locked in
@@ -80,7 +88,9 @@ impl<E: StreamEvent> PostgresStore<E> {
     /// # }
     /// ```
     pub async fn append_batch_in(&self, transaction: &mut PgConnection, events: Vec<E>) -> Result<Vec<E>, StoreError> {
-        self.append_batch_with(transaction, events, false).await
+        self.append_batch_with(transaction, events, false)
+            .await
+            .map(only_events)
     }
 
     /// [`append_batch_in`](Self::append_batch_in), ringing as [`append_in_ringing`](Self::append_in_ringing) does, once for each
@@ -105,11 +115,11 @@ impl<E: StreamEvent> PostgresStore<E> {
         transaction: &mut PgConnection,
         events: Vec<E>,
     ) -> Result<Vec<E>, StoreError> {
-        self.append_batch_with(transaction, events, true).await
+        self.append_batch_with(transaction, events, true).await.map(only_events)
     }
 
     /// In a transaction of its own.
-    pub(super) async fn append_alone(&self, event: E) -> Result<E, StoreError> {
+    pub(super) async fn append_alone(&self, event: E) -> Result<Appended<E>, StoreError> {
         if !self.shared.transaction_pooler {
             return self.append_with(&self.shared.pool, event, false).await;
         }
@@ -120,7 +130,7 @@ impl<E: StreamEvent> PostgresStore<E> {
     }
 
     /// In a transaction of their own.
-    pub(super) async fn append_batch_alone(&self, events: Vec<E>) -> Result<Vec<E>, StoreError> {
+    pub(super) async fn append_batch_alone(&self, events: Vec<E>) -> Result<Vec<Appended<E>>, StoreError> {
         if !self.shared.transaction_pooler {
             return self.append_batch_with(&self.shared.pool, events, false).await;
         }
@@ -134,14 +144,14 @@ impl<E: StreamEvent> PostgresStore<E> {
         self.shared.pool.begin().await.map_err(|error| self.read_error(error))
     }
 
-    async fn append_with<'c, X>(&self, executor: X, event: E, ring: bool) -> Result<E, StoreError>
+    async fn append_with<'c, X>(&self, executor: X, event: E, ring: bool) -> Result<Appended<E>, StoreError>
     where
         X: sqlx::Executor<'c, Database = Postgres>,
     {
         let shared = &*self.shared;
         let stream_key = event.stream_key();
         let payload = encode(&event)?;
-        let seq: i64 = sqlx::query_scalar(&shared.schema.append)
+        let row = sqlx::query(&shared.schema.append)
             .bind(stream_key)
             .bind(Json(&payload))
             .bind(expected(event.seq()))
@@ -155,15 +165,20 @@ impl<E: StreamEvent> PostgresStore<E> {
                 let error = store_error(error, &shared.schema, Doing::Appending(stream_key));
                 with_actual(error, std::slice::from_ref(&event))
             })?;
-        Ok(event.with_seq(seq.cast_unsigned()))
+        self.appended(event, &row)
     }
 
-    async fn append_batch_with<'c, X>(&self, executor: X, events: Vec<E>, ring: bool) -> Result<Vec<E>, StoreError>
+    async fn append_batch_with<'c, X>(
+        &self,
+        executor: X,
+        events: Vec<E>,
+        ring: bool,
+    ) -> Result<Vec<Appended<E>>, StoreError>
     where
         X: sqlx::Executor<'c, Database = Postgres>,
     {
         let Some(first) = events.first() else {
-            return Ok(events);
+            return Ok(Vec::new());
         };
         let shared = &*self.shared;
         let stream_keys: Vec<&str> = events.iter().map(StreamEvent::stream_key).collect();
@@ -172,7 +187,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             .map(|event| encode(event).map(Json))
             .collect::<Result<Vec<_>, _>>()?;
         let expected: Vec<i64> = events.iter().map(|event| expected(event.seq())).collect();
-        let seqs: Vec<i64> = sqlx::query_scalar(&shared.schema.append_many)
+        let rows = sqlx::query(&shared.schema.append_many)
             .bind(&stream_keys)
             .bind(&payloads)
             .bind(&expected)
@@ -180,15 +195,47 @@ impl<E: StreamEvent> PostgresStore<E> {
             .bind(&*shared.channel)
             .bind(shared.lock_timeout_ms)
             .persistent(!shared.transaction_pooler)
-            .fetch_one(executor)
+            .fetch_all(executor)
             .await
             .map_err(|error| {
                 let error = store_error(error, &shared.schema, Doing::Appending(first.stream_key()));
                 with_actual(error, &events)
             })?;
-        let events = events.into_iter().zip(seqs);
-        Ok(events.map(|(event, seq)| event.with_seq(seq.cast_unsigned())).collect())
+        let events = events.into_iter().zip(&rows);
+        events.map(|(event, row)| self.appended(event, row)).collect()
     }
+
+    fn appended(&self, event: E, row: &PgRow) -> Result<Appended<E>, StoreError> {
+        let seq: i64 = self.get(row, 0)?;
+        let id: Vec<u8> = self.get(row, 1)?;
+        Ok(Appended {
+            event: event.with_seq(seq.cast_unsigned()),
+            id: event_id(&id),
+            appended_at: time(self.get(row, 2)?),
+        })
+    }
+}
+
+/// An event with its number, and what the store knows of it.
+pub(super) struct Appended<E> {
+    pub(super) event: E,
+    id: Option<EventId>,
+    appended_at: Option<SystemTime>,
+}
+
+impl<E: StreamEvent> From<Appended<E>> for Record<E> {
+    fn from(appended: Appended<E>) -> Self {
+        Self {
+            seq: appended.event.seq(),
+            id: appended.id,
+            appended_at: appended.appended_at,
+            event: Ok(appended.event),
+        }
+    }
+}
+
+pub(super) fn only_events<E>(appended: Vec<Appended<E>>) -> Vec<E> {
+    appended.into_iter().map(|appended| appended.event).collect()
 }
 
 /// A number as the server counts: 0 for none, and -1, which is never the next, for one beyond its reach.

@@ -10,14 +10,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::error::{Doing, store_error};
 use super::schema::{InvalidSchemaName, Schema};
 use super::{PostgresStore, Shared};
-use crate::bus::{FleetEvent, StreamEvent};
+use crate::bus::{DEFAULT_CHANNEL, FleetEvent, StreamEvent};
 use crate::store::StoreError;
 
 /// The schema, unless another is chosen.
 pub const DEFAULT_SCHEMA: &str = "doorbell";
-
-/// The channel on which appends inside a transaction ring, unless another is chosen; the bus listens there.
-pub const DEFAULT_CHANNEL: &str = "doorbell";
 
 /// The most connections of the pool that [`connect`](PostgresStoreBuilder::connect) makes.
 const POOL_SIZE: u32 = 4;

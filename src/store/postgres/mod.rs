@@ -16,10 +16,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sqlx::{PgPool, Row as _};
 
-pub use self::builder::{DEFAULT_CHANNEL, DEFAULT_SCHEMA, PostgresStoreBuilder};
+pub use self::builder::{DEFAULT_SCHEMA, PostgresStoreBuilder};
 pub use self::schema::InvalidSchemaName;
 use self::schema::Schema;
-use super::{ChangedStream, Changes, EventId, Page, ReplayRange, Store, StoreError, Watermark};
+use super::{ChangedStream, Changes, EventId, Page, Record, ReplayRange, Store, StoreError, Watermark};
 use crate::bus::{FleetEvent, StreamEvent};
 
 /// A [`Store`] over Postgres, for any number of processes. Clones are handles of the same pool.
@@ -210,7 +210,11 @@ impl<E> PostgresStore<E> {
 #[async_trait]
 impl<E: StreamEvent> Store<E> for PostgresStore<E> {
     async fn append(&self, event: E) -> Result<E, StoreError> {
-        self.append_alone(event).await
+        self.append_alone(event).await.map(|appended| appended.event)
+    }
+
+    async fn append_record(&self, event: E) -> Result<Record<E>, StoreError> {
+        self.append_alone(event).await.map(Record::from)
     }
 
     async fn replay(&self, stream_key: &str, after: u64, limit: usize) -> Result<Page<E>, StoreError> {
@@ -231,7 +235,12 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
     }
 
     async fn append_batch(&self, events: Vec<E>) -> Result<Vec<E>, StoreError> {
-        self.append_batch_alone(events).await
+        self.append_batch_alone(events).await.map(append::only_events)
+    }
+
+    async fn append_records(&self, events: Vec<E>) -> Result<Vec<Record<E>>, StoreError> {
+        let appended = self.append_batch_alone(events).await?;
+        Ok(appended.into_iter().map(Record::from).collect())
     }
 
     async fn replay_many(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, StoreError> {

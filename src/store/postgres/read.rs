@@ -1,7 +1,7 @@
 //! Reading: rows to records.
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
@@ -50,9 +50,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         Ok(Record {
             seq,
             id: event_id(&id),
-            appended_at: Duration::try_from_secs_f64(appended_at)
-                .ok()
-                .map(|since_epoch| UNIX_EPOCH + since_epoch),
+            appended_at: time(appended_at),
             event: decode(payload, stream_key, seq),
         })
     }
@@ -93,8 +91,14 @@ fn clamp(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
 
-fn event_id(bytes: &[u8]) -> Option<EventId> {
+pub(super) fn event_id(bytes: &[u8]) -> Option<EventId> {
     Some(EventId(u128::from_be_bytes(bytes.try_into().ok()?)))
+}
+
+/// A time before 1970 is none of ours.
+pub(super) fn time(seconds_since_epoch: f64) -> Option<SystemTime> {
+    let since_epoch = Duration::try_from_secs_f64(seconds_since_epoch).ok()?;
+    UNIX_EPOCH.checked_add(since_epoch)
 }
 
 /// The event of a payload, with the number of its row; or why there is none.

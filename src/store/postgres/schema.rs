@@ -95,14 +95,21 @@ impl Schema {
         let s = quote(name);
         let statement = |sql: String| Statement(sql.into());
         Self {
-            append: statement(format!("SELECT {s}.append($1, $2, $3, $4, $5, $6)")),
-            append_many: statement(format!("SELECT {s}.append_many($1, $2, $3, $4, $5, $6)")),
+            // sqlx reads bytes without a crate for UUIDs.
+            append: statement(format!(
+                "SELECT r.seq, uuid_send(r.event_id), extract(epoch FROM r.appended_at)::double precision \
+                 FROM {s}.append_record($1, $2, $3, $4, $5, $6) AS r"
+            )),
+            append_many: statement(format!(
+                "SELECT u.seq, uuid_send(u.event_id), extract(epoch FROM r.appended_at)::double precision \
+                 FROM {s}.append_records($1, $2, $3, $4, $5, $6) AS r, \
+                 unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, place) ORDER BY u.place"
+            )),
             replay: statement(format!(
                 "SELECT place, trimmed_through, seq, uuid_send(event_id), extract(epoch FROM appended_at)::double precision, \
                  payload::text FROM {s}.replay_many($1, $2, $3)"
             )),
             high_waters: statement(format!("SELECT {s}.high_waters($1)")),
-            // sqlx reads bytes without a crate for UUIDs.
             identities: statement(format!(
                 "SELECT uuid_send(u.id) FROM unnest({s}.identities($1, $2)) WITH ORDINALITY AS u (id, place) ORDER BY u.place"
             )),
