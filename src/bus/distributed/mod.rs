@@ -44,7 +44,7 @@ pub const DEFAULT_CHANNEL: &str = "doorbell";
 ///
 /// The bus lives on the tokio runtime from inside which it is first called; it ends with it. Outside a runtime it can be made with
 /// [`new`](Self::new), subscribed to and published on: everything waits until a call comes from inside one ([`start`](Self::start)
-/// is such a call). Subscriptions can be polled on any executor.
+/// is such a call). Subscriptions can be polled on any executor, and so can everything that is awaited once the bus has started.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -180,9 +180,13 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// Completes when the server has acknowledged the LISTEN.
     pub(super) async fn listening(&self) -> Result<(), BusError> {
         self.start()?;
-        let listener = self.inner.listener()?;
-        drop(listener.subscribe(&self.inner.settings.channel).await?);
-        Ok(())
+        let inner = Arc::clone(&self.inner);
+        let listening = self.inner.runtime.run(async move {
+            let listener = inner.listener()?;
+            drop(listener.subscribe(&inner.settings.channel).await?);
+            Ok(())
+        });
+        listening.await.unwrap_or(Err(BusError::Closed))
     }
 
     /// As [`subscribe_all`](EventBus::subscribe_all), and returns when the subscription is ready: every event that is committed from
@@ -284,7 +288,9 @@ impl<E: StreamEvent> DistributedBus<E> {
         if self.inner.runtime.is_closed() {
             return Err(BusError::Closed);
         }
-        let record = self.inner.store.append_record(event).await?;
+        let store = Arc::clone(&self.inner.store);
+        let append = self.inner.runtime.run(async move { store.append_record(event).await });
+        let record = append.await.ok_or(BusError::NoRuntime)??;
         self.announce(std::slice::from_ref(&record));
         decoded(record)
     }
@@ -309,7 +315,12 @@ impl<E: StreamEvent> DistributedBus<E> {
         if self.inner.runtime.is_closed() {
             return Err(BusError::Closed);
         }
-        let records = self.inner.store.append_records(events).await?;
+        let store = Arc::clone(&self.inner.store);
+        let append = self
+            .inner
+            .runtime
+            .run(async move { store.append_records(events).await });
+        let records = append.await.ok_or(BusError::NoRuntime)??;
         self.announce(&records);
         records.into_iter().map(decoded).collect()
     }
@@ -394,16 +405,21 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// ```
     pub async fn shutdown(&self) {
         const LAST_BELLS: Duration = Duration::from_secs(1);
-        let inner = &self.inner;
-        let batch = inner.bells.take();
-        if !batch.is_empty() && !inner.runtime.is_closed() {
-            let _ = tokio::time::timeout(LAST_BELLS, ringer::send(inner, &batch.payloads())).await;
+        let inner = Arc::clone(&self.inner);
+        let end = async move {
+            let batch = inner.bells.take();
+            if !batch.is_empty() && !inner.runtime.is_closed() {
+                let _ = tokio::time::timeout(LAST_BELLS, ringer::send(&inner, &batch.payloads())).await;
+            }
+            inner.close();
+            if let Ok(listener) = inner.listener() {
+                listener.shutdown().await;
+            }
+            inner.runtime.ended().await;
+        };
+        if self.inner.runtime.run(end).await.is_none() {
+            self.inner.close(); // it has never started, or its runtime is gone
         }
-        inner.close();
-        if let Ok(listener) = inner.listener() {
-            listener.shutdown().await;
-        }
-        inner.runtime.ended().await;
     }
 }
 

@@ -61,6 +61,14 @@ impl Runtime {
         tasks.push(task);
     }
 
+    /// Runs a future that needs tokio: right here if this is inside a runtime, else on the bus's. None if there is none, or it ends first.
+    pub(super) async fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        if Handle::try_current().is_ok() {
+            return Some(future.await);
+        }
+        self.handle.get()?.spawn(future).await.ok()
+    }
+
     /// Completes when no task is left, which is soon after [`close`](Self::close).
     pub(super) async fn ended(&self) {
         let tasks = std::mem::take(&mut *self.tasks.lock());
