@@ -255,3 +255,12 @@ fn an_event_that_uses_the_store_as_it_goes() {
     assert_eq!(store.replay_now("nosy", 0, 10).records.len(), 2);
     assert_eq!(store.trim_now("nosy", 15), 2);
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_operations_beside_a_plain_map(ops in store_suite::reference::ops()) {
+        let store = MemoryStore::new();
+        let trim = async |key: &str, through| store.trim_now(key, through);
+        block_on(store_suite::reference::run(&store, trim, "run", ops));
+    }
+}

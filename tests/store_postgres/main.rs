@@ -49,3 +49,17 @@ async fn an_event_with_nul_is_refused_before_it_is_sent() {
     transaction.commit().await.unwrap();
     assert_eq!(store.high_water("a").await.unwrap(), 1);
 }
+
+/// The streams of each case have names of their own, in one store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_operations_beside_a_plain_map() {
+    use proptest::strategy::{Strategy as _, ValueTree as _};
+    let store = Store::fresh().await;
+    let mut runner = proptest::test_runner::TestRunner::default();
+    for case in 0..40 {
+        let ops = store_suite::reference::ops().new_tree(&mut runner).unwrap().current();
+        println!("{ops:?}");
+        let trim = async |key: &str, through| store.trim(key, through).await.unwrap();
+        store_suite::reference::run(&*store, trim, &case.to_string(), ops).await;
+    }
+}

@@ -1,5 +1,7 @@
 //! What every store owes its readers, whatever it is made of. Each function takes an empty store; `run` takes them all.
 
+pub(crate) mod reference;
+
 use std::sync::Arc;
 
 use doorbell::bus::{FleetEvent, FleetEventKind, StreamEvent};

@@ -1,0 +1,153 @@
+//! Any sequence of operations, beside a store that is a plain map.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use doorbell::bus::StreamEvent as _;
+use doorbell::store::{ReplayRange, Store, StoreError, Watermark};
+use proptest::prelude::*;
+
+use super::{all_changes, event};
+
+const STREAMS: usize = 3;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Append(usize),
+    /// With a number this far from the next.
+    Stamped(usize, i64),
+    /// Of these streams, the last with a number this far from the next of its place.
+    Batch(Vec<usize>, i64),
+    /// As many as this.
+    Trim(usize, u64),
+    Replay(u64, usize),
+    Changes(usize),
+}
+
+pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let stream = 0..STREAMS;
+    let off = prop_oneof![3 => Just(0_i64), 1 => -2..3_i64];
+    let op = prop_oneof![
+        4 => stream.clone().prop_map(Op::Append),
+        2 => (stream.clone(), off.clone()).prop_map(|(stream, off)| Op::Stamped(stream, off)),
+        2 => (prop::collection::vec(stream.clone(), 1..6), off).prop_map(|(streams, off)| Op::Batch(streams, off)),
+        1 => (stream, 0..9_u64).prop_map(|(stream, count)| Op::Trim(stream, count)),
+        2 => (0..20_u64, 1..8_usize).prop_map(|(after, limit)| Op::Replay(after, limit)),
+        2 => (1..5_usize).prop_map(Op::Changes),
+    ];
+    prop::collection::vec(op, 1..40)
+}
+
+#[derive(Default)]
+struct Stream {
+    trimmed_through: u64,
+    high_water: u64,
+}
+
+/// Runs the operations on streams of this prefix, whose names no other run has.
+pub(crate) async fn run(store: &dyn Store, trim: impl AsyncFn(&str, u64) -> u64, prefix: &str, ops: Vec<Op>) {
+    let keys: Vec<Arc<str>> = (0..STREAMS).map(|stream| format!("{prefix}/{stream}").into()).collect();
+    let mut streams: BTreeMap<usize, Stream> = (0..STREAMS).map(|stream| (stream, Stream::default())).collect();
+    let mut changed = BTreeSet::new();
+    let mut watermark: Watermark = all_changes(store, None, 1000).await.1;
+    // Every event says which it is, so the texts are checked too.
+    let text = |seq: u64| format!("event {seq}");
+    for op in ops {
+        match op {
+            Op::Append(stream) => {
+                let next = streams[&stream].high_water + 1;
+                assert_eq!(
+                    store.append(event(&keys[stream], &text(next))).await.unwrap().seq(),
+                    next
+                );
+                streams.get_mut(&stream).unwrap().high_water = next;
+                changed.insert(stream);
+            }
+            Op::Stamped(stream, off) => {
+                let next = streams[&stream].high_water + 1;
+                let given = next.saturating_add_signed(off);
+                let result = store.append(event(&keys[stream], &text(next)).with_seq(given)).await;
+                if given == next || given == 0 {
+                    assert_eq!(result.unwrap().seq(), next);
+                    streams.get_mut(&stream).unwrap().high_water = next;
+                    changed.insert(stream);
+                } else {
+                    let refused = matches!(result, Err(StoreError::SeqConflict { expected, actual, .. })
+                        if (expected, actual) == (next, given));
+                    assert!(refused, "{result:?}");
+                }
+            }
+            Op::Batch(batch, off) => {
+                let mut heads: BTreeMap<usize, u64> = streams
+                    .iter()
+                    .map(|(&stream, state)| (stream, state.high_water))
+                    .collect();
+                let mut events = Vec::new();
+                for &stream in &batch {
+                    let head = heads.get_mut(&stream).unwrap();
+                    *head += 1;
+                    events.push(event(&keys[stream], &text(*head)));
+                }
+                let last = heads[batch.last().unwrap()];
+                let given = last.saturating_add_signed(off);
+                let stamped = events.pop().unwrap().with_seq(given);
+                events.push(stamped);
+                let result = store.append_batch(events).await;
+                if given == last || given == 0 {
+                    assert_eq!(result.unwrap().last().unwrap().seq(), last);
+                    changed.extend(batch);
+                    for (stream, head) in heads {
+                        streams.get_mut(&stream).unwrap().high_water = head;
+                    }
+                } else {
+                    assert!(matches!(result, Err(StoreError::SeqConflict { .. })), "{result:?}");
+                }
+            }
+            Op::Trim(stream, count) => {
+                let state = streams.get_mut(&stream).unwrap();
+                let through = (state.trimmed_through + count).min(state.high_water);
+                assert_eq!(
+                    trim(&keys[stream], state.trimmed_through + count).await,
+                    through - state.trimmed_through
+                );
+                state.trimmed_through = through;
+            }
+            Op::Replay(after, limit) => {
+                let ranges: Vec<ReplayRange> = keys
+                    .iter()
+                    .map(|key| ReplayRange {
+                        stream_key: Arc::clone(key),
+                        after,
+                    })
+                    .collect();
+                let pages = store.replay_many(&ranges, limit).await.unwrap();
+                for (page, (stream, state)) in pages.iter().zip(&streams) {
+                    assert_eq!(page.trimmed_through, state.trimmed_through);
+                    let expected: Vec<_> = (after.max(state.trimmed_through) + 1..=state.high_water)
+                        .take(limit)
+                        .map(|seq| event(&keys[*stream], &text(seq)).with_seq(seq))
+                        .collect();
+                    let read: Vec<_> = page
+                        .records
+                        .iter()
+                        .map(|record| record.event.clone().unwrap())
+                        .collect();
+                    assert_eq!(read, expected);
+                }
+            }
+            Op::Changes(limit) => {
+                let (mut heads, next, complete) = all_changes(store, Some(&watermark), limit).await;
+                heads.sort();
+                let expected: Vec<(String, u64)> = changed
+                    .iter()
+                    .map(|stream| (keys[*stream].to_string(), streams[stream].high_water))
+                    .collect();
+                assert_eq!((heads, complete), (expected, false));
+                changed.clear();
+                watermark = next;
+            }
+        }
+        let high_waters: Vec<u64> = streams.values().map(|state| state.high_water).collect();
+        assert_eq!(store.high_waters(&keys).await.unwrap(), high_waters);
+    }
+}
