@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use doorbell::bus::{BusState, DistributedBus};
+use doorbell::store::PostgresStore;
 use throwaway_postgres::Server;
 
+use crate::support::line::Line;
 use crate::support::progress::Progress;
 use crate::support::writer::Writer;
-use crate::support::{blocking, bus, expect, note, store, until, until_health};
+use crate::support::{blocking, builder, bus, expect, note, store, until, until_health};
 
 /// Freezes the server until the bus has noticed; how long that took.
 async fn freeze_until_noticed(server: &Arc<Server>, bus: &DistributedBus) -> Duration {
@@ -52,4 +54,27 @@ async fn p03_a_frozen_server_is_noticed_within_15_s_by_default() {
     until(&bus, BusState::Live).await;
     bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
     expect(&mut all, "agent-1", 1..=1).await;
+}
+
+/// A firewall has forgotten the connections, all of them; new ones can be made. Everything goes on over those.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p03_connections_that_are_dead_for_good_are_left_behind() {
+    let server = Server::start().unwrap();
+    let line = Line::to(server.port()).await;
+    let quick = PostgresStore::builder().answer_timeout(Duration::from_secs(1));
+    let store = Arc::new(quick.connect(&line.url()).await.unwrap());
+    store.migrate().await.unwrap();
+    let here = builder(&line.url(), &store).connect().await.unwrap();
+    let there = bus(&server.url()).await;
+    let mut all = here.subscribe_all_ready().await.unwrap();
+    for seq in 1..=20 {
+        there.append_and_publish(note("agent-1", "hello")).await.unwrap();
+        expect(&mut all, "agent-1", seq..=seq).await;
+    }
+    line.forget_all();
+    for seq in 21..=40 {
+        there.append_and_publish(note("agent-1", "hello")).await.unwrap();
+        expect(&mut all, "agent-1", seq..=seq).await;
+    }
+    until(&here, BusState::Live).await;
 }

@@ -3,13 +3,16 @@
 use std::time::SystemTime;
 
 use serde_json::value::RawValue;
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
-use sqlx::{PgConnection, Postgres, Transaction};
+use sqlx::{Connection as _, PgConnection, Postgres};
+use tokio::time::timeout;
 
 use super::PostgresStore;
 use super::error::{Doing, store_error};
 use super::read::{event_id, time};
+use super::run::no_answer;
 use crate::bus::StreamEvent;
 use crate::store::{EventId, Record, StoreError, check_stream_key};
 
@@ -120,28 +123,44 @@ impl<E: StreamEvent> PostgresStore<E> {
 
     /// In a transaction of its own.
     pub(super) async fn append_alone(&self, event: E) -> Result<Appended<E>, StoreError> {
-        if !self.shared.transaction_pooler {
-            return self.append_with(&self.shared.pool, event, false).await;
-        }
-        let mut transaction = self.begin().await?;
-        let event = self.append_with(&mut *transaction, event, false).await?;
-        transaction.commit().await.map_err(|error| self.read_error(error))?;
-        Ok(event)
+        let mut connection = self.acquire().await?;
+        let append = async {
+            if !self.shared.transaction_pooler {
+                return self.append_with(&mut *connection, event, false).await;
+            }
+            let mut transaction = connection.begin().await.map_err(|error| self.read_error(error))?;
+            let event = self.append_with(&mut *transaction, event, false).await?;
+            transaction.commit().await.map_err(|error| self.read_error(error))?;
+            Ok(event)
+        };
+        let appended = timeout(self.lock_limit(), append).await;
+        appended.unwrap_or_else(|_| Err(self.give_up(connection)))
     }
 
     /// In a transaction of their own.
     pub(super) async fn append_batch_alone(&self, events: Vec<E>) -> Result<Vec<Appended<E>>, StoreError> {
-        if !self.shared.transaction_pooler {
-            return self.append_batch_with(&self.shared.pool, events, false).await;
-        }
-        let mut transaction = self.begin().await?;
-        let events = self.append_batch_with(&mut *transaction, events, false).await?;
-        transaction.commit().await.map_err(|error| self.read_error(error))?;
-        Ok(events)
+        let mut connection = self.acquire().await?;
+        let append = async {
+            if !self.shared.transaction_pooler {
+                return self.append_batch_with(&mut *connection, events, false).await;
+            }
+            let mut transaction = connection.begin().await.map_err(|error| self.read_error(error))?;
+            let events = self.append_batch_with(&mut *transaction, events, false).await?;
+            transaction.commit().await.map_err(|error| self.read_error(error))?;
+            Ok(events)
+        };
+        let appended = timeout(self.lock_limit(), append).await;
+        appended.unwrap_or_else(|_| Err(self.give_up(connection)))
     }
 
-    async fn begin(&self) -> Result<Transaction<'_, Postgres>, StoreError> {
-        self.shared.pool.begin().await.map_err(|error| self.read_error(error))
+    async fn acquire(&self) -> Result<PoolConnection<Postgres>, StoreError> {
+        self.shared.pool.acquire().await.map_err(|error| self.read_error(error))
+    }
+
+    /// No answer came in time. It may still come, so nobody else is to have this connection.
+    fn give_up(&self, mut connection: PoolConnection<Postgres>) -> StoreError {
+        connection.close_on_drop();
+        self.read_error(no_answer(self.lock_limit()))
     }
 
     async fn append_with<'c, X>(&self, executor: X, event: E, ring: bool) -> Result<Appended<E>, StoreError>

@@ -25,6 +25,9 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long another transaction may hold a stream before an append gives up.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long the server may take over a statement.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A connection that was idle for longer is tried before it is used: its server may have gone meanwhile.
 const TRY_AFTER_IDLE: Duration = Duration::from_secs(1);
 
@@ -50,6 +53,7 @@ const TRY_AFTER_IDLE: Duration = Duration::from_secs(1);
 pub struct PostgresStoreBuilder<E = FleetEvent> {
     schema: Option<Schema>,
     lock_timeout: Duration,
+    answer_timeout: Duration,
     channel: Arc<str>,
     transaction_pooler: bool,
     event: PhantomData<fn() -> E>,
@@ -60,6 +64,7 @@ impl<E> PostgresStoreBuilder<E> {
         Self {
             schema: None,
             lock_timeout: LOCK_TIMEOUT,
+            answer_timeout: ANSWER_TIMEOUT,
             channel: DEFAULT_CHANNEL.into(),
             transaction_pooler: false,
             event: PhantomData,
@@ -101,6 +106,26 @@ impl<E> PostgresStoreBuilder<E> {
     #[must_use]
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
         self.lock_timeout = timeout;
+        self
+    }
+
+    /// How long the server may take over a statement of the store, before that fails with [`StoreError::Unavailable`] and the
+    /// connection is given up: 10 s by default. For an append or a trim the lock timeout is added. So a server that stands still, or
+    /// a line that has gone dead without a word, is noticed, and the next statement goes over a new connection. What runs in a
+    /// caller's transaction, and [`migrate`](PostgresStore::migrate), take as long as they take.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use doorbell::bus::FleetEvent;
+    /// use doorbell::store::PostgresStore;
+    ///
+    /// let builder = PostgresStore::<FleetEvent>::builder().answer_timeout(Duration::from_secs(3));
+    /// # let _ = builder;
+    /// ```
+    #[must_use]
+    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.answer_timeout = timeout;
         self
     }
 
@@ -156,6 +181,7 @@ impl<E> PostgresStoreBuilder<E> {
                 pool,
                 schema,
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
+                answer_timeout: self.answer_timeout,
                 channel: self.channel,
                 transaction_pooler: self.transaction_pooler,
             }),

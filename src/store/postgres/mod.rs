@@ -12,6 +12,7 @@ mod schema;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::{PgPool, Row as _};
@@ -47,6 +48,9 @@ use crate::bus::{FleetEvent, StreamEvent};
 /// commit and have no gap; those to different streams do not meet. Readers wait for nobody. An open transaction that has appended
 /// holds up its own streams and nothing else.
 ///
+/// Nobody waits for a server that does not answer, because it stands still or the line to it is dead: what has no answer within
+/// the [time limit](PostgresStoreBuilder::answer_timeout) fails, and its connection is given up.
+///
 /// ```no_run
 /// use doorbell::bus::FleetEvent;
 /// use doorbell::store::{PostgresStore, Store};
@@ -68,6 +72,7 @@ struct Shared {
     pool: PgPool,
     schema: Schema,
     lock_timeout_ms: i32,
+    answer_timeout: Duration,
     transaction_pooler: bool,
     channel: Arc<str>,
 }

@@ -153,7 +153,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             .bind(throughs)
             .bind(EVENTS_PER_STEP)
             .bind(self.shared.lock_timeout_ms);
-        let row = self.run_one(query).await.map_err(|error| self.read_error(error))?;
+        let row = self.run_locking(query).await.map_err(|error| self.read_error(error))?;
         Ok(self.get::<Option<i64>>(&row, 0)?.unwrap_or(0).cast_unsigned())
     }
 
