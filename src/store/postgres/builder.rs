@@ -17,7 +17,7 @@ use crate::store::StoreError;
 pub const DEFAULT_SCHEMA: &str = "doorbell";
 
 /// The most connections of the pool that [`connect`](PostgresStoreBuilder::connect) makes.
-const POOL_SIZE: u32 = 4;
+const POOL_SIZE: u32 = 3;
 
 /// How long an operation waits for a connection of that pool, connecting included.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
