@@ -1,0 +1,171 @@
+//! Doorbells that are rung by hand, late, by mistake or in bad faith.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use doorbell::bus::EventBus as _;
+use doorbell::store::Store as _;
+use throwaway_postgres::Database;
+
+use crate::support::{builder, bus, event, eventually, expect, expect_nothing, note, store};
+
+/// The seed's own situation: the event is in the store before anybody subscribes, and its bell rings afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_from_before_is_delivered_once_when_its_bell_rings_after() {
+    let database = Database::fresh().unwrap();
+    let store = store(&database.url()).await;
+    let bus = builder(&database.url(), &store).connect().await.unwrap();
+    store.append(note("agent-1", "long before")).await.unwrap();
+    let stamped = store.append(note("agent-1", "before")).await.unwrap();
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    expect_nothing(&mut all);
+    for _ in 0..3 {
+        database.psql("SELECT pg_notify('doorbell', 'agent-1:2')").unwrap();
+    }
+    assert_eq!(*event(&mut all).await, stamped);
+    bus.append_and_publish(note("agent-1", "after")).await.unwrap();
+    expect(&mut all, "agent-1", 3..=3).await;
+    expect_nothing(&mut all);
+}
+
+struct Counting(AtomicUsize);
+
+impl Wake for Counting {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// The seed's own situation: a bell of another stream wakes nobody, and reads nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bell_of_another_stream_wakes_nobody() {
+    let database = Database::fresh().unwrap();
+    let (here, there) = (bus(&database.url()).await, bus(&database.url()).await);
+    let mut one = here.subscribe("agent-1");
+    one.ready().await.unwrap();
+    let wakes = Arc::new(Counting(AtomicUsize::new(0)));
+    let waker = Waker::from(wakes.clone());
+    let mut context = Context::from_waker(&waker);
+    assert!(matches!(one.poll_recv(&mut context), Poll::Pending));
+    let reads = here.stats().reads;
+    for _ in 0..50 {
+        there.append_and_publish(note("agent-2", "hello")).await.unwrap();
+    }
+    // What has been rung is heard, and passed over: the last pointer is known to have come.
+    there.append_and_publish(note("agent-3", "hello")).await.unwrap();
+    eventually("all bells are heard", || {
+        let (sent, heard) = (there.stats(), here.stats());
+        sent.bells_rung == 51 && heard.bells_heard >= sent.bells_sent && sent.bells_sent > 0
+    })
+    .await;
+    assert!(here.stats().bells_ignored > 0);
+    assert_eq!(here.stats().reads, reads, "nobody here listens to those streams");
+    assert_eq!(wakes.0.load(Ordering::SeqCst), 0);
+    there.append_and_publish(note("agent-1", "hello")).await.unwrap();
+    eventually("the wake-up", || wakes.0.load(Ordering::SeqCst) == 1).await;
+    expect(&mut one, "agent-1", 1..=1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p08_a_forged_bell_moves_nothing() {
+    let database = Database::fresh().unwrap();
+    let bus = bus(&database.url()).await;
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    let mut one = bus.subscribe("agent-1");
+    one.ready().await.unwrap();
+    bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
+    expect(&mut all, "agent-1", 1..=1).await;
+    expect(&mut one, "agent-1", 1..=1).await;
+    let before = bus.stats();
+    let long = "x".repeat(7_999);
+    let forged = [
+        "",
+        "*",
+        "garbage",
+        ":",
+        "agent-1:",
+        "agent-1:-1",
+        "agent-1:0",
+        "agent-1:99999999999999999999999",
+        "agent-1:18446744073709551615",
+        "agent-1:9223372036854775807",
+        "agent-1:2-18446744073709551615",
+        "agent-1:1-1",
+        "unknown:1",
+        "unknown:18446744073709551615",
+        "\u{1e}\u{1e}\u{1e}",
+        &long,
+    ];
+    for _ in 0..20 {
+        for payload in forged {
+            database
+                .psql(&format!("SELECT pg_notify('doorbell', '{payload}')"))
+                .unwrap();
+        }
+    }
+    eventually("all bells are heard", || {
+        bus.stats().bells_heard >= before.bells_heard + 20 * forged.len() as u64
+    })
+    .await;
+    let after = bus.stats();
+    assert!(after.bells_forged >= before.bells_forged + 20 * 8, "{after:?}");
+    // One for all of them, and those of the start.
+    assert!(after.sweeps <= before.sweeps + 3, "one early sweep: {after:?}");
+    expect_nothing(&mut all);
+    expect_nothing(&mut one);
+    // What is real goes through as ever.
+    for _ in 0..3 {
+        bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
+    }
+    bus.append_and_publish(note("unknown", "hello")).await.unwrap();
+    expect(&mut one, "agent-1", 2..=4).await;
+    expect(&mut all, "agent-1", 2..=4).await;
+    expect(&mut all, "unknown", 1..=1).await;
+}
+
+/// Any client can make the server close a listener's connection in a database without an encoding.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p08_bytes_that_are_no_text_do_not_stop_the_bus() {
+    let server = throwaway_postgres::Server::builder()
+        .encoding("SQL_ASCII")
+        .start()
+        .unwrap();
+    let bus = bus(&server.url()).await;
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    for seq in 1..=5 {
+        server
+            .psql("SET client_encoding = 'SQL_ASCII'; SELECT pg_notify('doorbell', convert_from('\\xff', 'SQL_ASCII'))")
+            .unwrap();
+        bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
+        expect(&mut all, "agent-1", seq..=seq).await;
+    }
+}
+
+/// A publisher that dies between commit and doorbell: the sweep finds the event, for subscriptions of both kinds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p04_what_nobody_rings_for_comes_within_the_sweep_interval() {
+    let database = Database::fresh().unwrap();
+    let store = store(&database.url()).await;
+    let interval = Duration::from_millis(300);
+    let bus = builder(&database.url(), &store)
+        .sweep_interval(interval)
+        .connect()
+        .await
+        .unwrap();
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    let mut one = bus.subscribe("agent-1");
+    one.ready().await.unwrap();
+    let mut slowest = Duration::ZERO;
+    for seq in 1..=5 {
+        store.append(note("agent-1", "hello")).await.unwrap();
+        let committed = std::time::Instant::now();
+        expect(&mut one, "agent-1", seq..=seq).await;
+        expect(&mut all, "agent-1", seq..=seq).await;
+        slowest = slowest.max(committed.elapsed());
+    }
+    // A tenth more by the jitter, and some for a busy machine.
+    assert!(slowest < interval * 2, "{slowest:?}");
+    assert!(bus.stats().repairs >= 5);
+}
