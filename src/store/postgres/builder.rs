@@ -191,7 +191,7 @@ impl<E> PostgresStoreBuilder<E> {
 }
 
 impl<E: StreamEvent> PostgresStoreBuilder<E> {
-    /// Connects, with a pool of the store's own: at most 4 connections, 5 s for an operation to get one. Connections that were
+    /// Connects, with a pool of the store's own: at most 3 connections, 5 s for an operation to get one. Connections that were
     /// idle for a second are tried before they are used, which costs a round trip then.
     ///
     /// # Errors

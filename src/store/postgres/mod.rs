@@ -96,7 +96,7 @@ impl<E> fmt::Debug for PostgresStore<E> {
 }
 
 impl PostgresStore {
-    /// Connects: to the schema [`DEFAULT_SCHEMA`], by a pool of its own of at most 4 connections. For events of another type, and for
+    /// Connects: to the schema [`DEFAULT_SCHEMA`], by a pool of its own of at most 3 connections. For events of another type, and for
     /// everything that can be chosen, there is the [`builder`](Self::builder).
     ///
     /// # Errors
