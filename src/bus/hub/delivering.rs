@@ -189,7 +189,7 @@ impl<E: StreamEvent> Hub<E> {
         self.outbox.flush();
     }
 
-    fn send(&self, table: &mut Table<E>, slot: Slot, items: Vec<Item<E>>) {
+    pub(super) fn send(&self, table: &mut Table<E>, slot: Slot, items: Vec<Item<E>>) {
         if !items.is_empty() {
             let tick = table.tick();
             table.stream_mut(slot).delivered_at = tick;
@@ -222,39 +222,6 @@ impl<E: StreamEvent> Hub<E> {
                 Some(Cursor { stream, seq, id })
             })
             .collect()
-    }
-
-    /// The identity of a delivered event.
-    pub(crate) fn note_identity(&self, stream: &StreamRef, seq: u64, id: EventId) {
-        if let Some(stream) = self.table.lock().current(stream.slot, stream.version) {
-            stream.recent.note(seq, id);
-        }
-    }
-
-    /// What is remembered of a stream's events, the oldest first.
-    pub(crate) fn remembered(&self, stream: &StreamRef) -> Vec<(u64, EventId)> {
-        self.table
-            .lock()
-            .current(stream.slot, stream.version)
-            .map_or_else(Vec::new, |stream| stream.recent.all())
-    }
-
-    /// The store's history of a stream is another one, and reaches up to `high_water`: goes on after `resume_after`.
-    pub(crate) fn rewind(&self, reference: &StreamRef, resume_after: u64, exact: bool, high_water: u64) {
-        let mut table = self.table.lock();
-        let version = table.new_version();
-        let Some(stream) = table.current(reference.slot, reference.version) else {
-            return;
-        };
-        stream.version = version;
-        stream.cursor = Some(resume_after);
-        stream.wanted = high_water;
-        stream.recent.truncate(if exact { resume_after } else { 0 });
-        let items = vec![NoticeKind::Rewound { resume_after, exact }.on(reference.slot)];
-        self.send(&mut table, reference.slot, items);
-        drop(table);
-        self.outbox.flush();
-        (self.nudge)();
     }
 }
 

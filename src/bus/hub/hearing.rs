@@ -134,7 +134,9 @@ impl<E: Send + Sync + 'static> Hub<E> {
             return;
         }
         let tick = table.tick();
-        table.stream_mut(slot).delivered_at = tick;
+        let stream = table.stream_mut(slot);
+        stream.delivered_at = tick;
+        stream.lowered = Some(first - 1);
         let item = NoticeKind::Lowered { to: first - 1 }.on(slot);
         self.outbox.push(Delivery {
             feeds: table.feeds(slot),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Slot;
+use super::{PastRewind, Slot};
 
 /// An item of a feed: mostly an event, so that is small and cheap to clone.
 pub(crate) enum Item<E> {
@@ -34,8 +34,8 @@ pub(crate) enum NoticeKind {
     Undecodable { seq: u64, reason: Arc<str> },
     /// Events up to this number are gone from the store.
     Trimmed { through: u64 },
-    /// The store's history is another one; it goes on after this number.
-    Rewound { resume_after: u64, exact: bool },
+    /// The store's history is another one.
+    Rewound(PastRewind),
     /// A doorbell rang for an event at or before the start of a subscription: who has delivered nothing yet starts here.
     Lowered { to: u64 },
 }

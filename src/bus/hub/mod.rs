@@ -10,6 +10,7 @@ mod hearing;
 mod item;
 mod outbox;
 mod recent;
+mod rewinding;
 mod starting;
 mod stream;
 mod table;
@@ -19,5 +20,6 @@ pub(crate) use delivering::Cursor;
 #[cfg(feature = "postgres")]
 pub(crate) use hearing::Heard;
 pub(crate) use item::{Item, Notice, NoticeKind};
+pub(crate) use rewinding::PastRewind;
 pub(crate) use stream::{Slot, StreamRef};
 pub(crate) use table::{Attached, Hub, HubSettings, Start, StartGate, UNSET};

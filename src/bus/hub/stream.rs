@@ -43,6 +43,8 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     /// When a subscription last began here, and when an event was last delivered, by the table's clock.
     pub(super) started_at: u64,
     pub(super) delivered_at: u64,
+    /// Where a late doorbell has last lowered fresh subscriptions to.
+    pub(super) lowered: Option<u64>,
     pub(super) recent: Recent,
     /// Subscriptions that wait for the cursor.
     pub(super) starting: Vec<StartGate>,
@@ -63,6 +65,7 @@ impl<E: Send + Sync + 'static> Stream<E> {
             early: None,
             started_at: 0,
             delivered_at: 0,
+            lowered: None,
             recent: Recent::default(),
             starting: Vec::new(),
             queued: false,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::Item;
 use super::outbox::Outbox;
 use super::stream::{Slot, Stream, StreamRef};
+use super::{Item, PastRewind};
 use crate::bus::BusError;
 use crate::bus::gate::Gate;
 use crate::bus::stats::Counters;
@@ -62,6 +62,8 @@ pub(crate) struct Attached<E: Send + Sync + 'static> {
     pub(crate) gate: StartGate,
     /// The stream; none for a subscription to all.
     pub(crate) stream: Option<StreamRef>,
+    /// The number of the last rewind before it.
+    pub(crate) rewinds: u64,
 }
 
 pub(crate) struct Hub<E: Send + Sync + 'static> {
@@ -85,6 +87,8 @@ pub(super) struct Table<E: Send + Sync + 'static> {
     pub(super) queue: VecDeque<Slot>,
     /// Announced events of streams that are not in the table. Only while somebody listens to all streams.
     pub(super) unverified: HashMap<Arc<str>, RangeInclusive<u64>>,
+    /// Histories that were replaced, the oldest first.
+    pub(super) rewinds: VecDeque<PastRewind>,
     /// Streams without a cursor.
     pub(super) unstarted: Vec<Slot>,
     /// Something was announced that the table had no room for, or nobody could read.
@@ -220,6 +224,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
                 },
                 queue: VecDeque::new(),
                 unverified: HashMap::new(),
+                rewinds: VecDeque::new(),
                 unstarted: Vec::new(),
                 sweep_wanted: false,
                 closed: false,
@@ -288,6 +293,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             version: stream.version,
         };
         let nudge = !table.unstarted.is_empty();
+        let rewinds = table.rewinds.back().map_or(0, |last| last.number);
         drop(table);
         if nudge {
             (self.nudge)();
@@ -296,6 +302,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             feed,
             gate,
             stream: Some(stream),
+            rewinds,
         })
     }
 
@@ -317,6 +324,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             table.all.started_at = tick;
             Gate::open(Ok(Start::All(table.snapshot())))
         };
+        let rewinds = table.rewinds.back().map_or(0, |last| last.number);
         drop(table);
         if nudge {
             (self.nudge)();
@@ -325,6 +333,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             feed,
             gate,
             stream: None,
+            rewinds,
         })
     }
 
@@ -445,12 +454,15 @@ impl<E: Send + Sync + 'static> Hub<E> {
         self.table.lock().stream(slot).base
     }
 
-    /// Every stream, with its base and how far it is delivered.
-    pub(crate) fn delivered(&self) -> Vec<(Slot, u64, u64)> {
+    /// Every stream, how far it is delivered, and where a late doorbell has last [lowered](NoticeKind::Lowered) it to.
+    pub(crate) fn delivered(&self) -> Vec<(Slot, u64, Option<u64>)> {
         let table = self.table.lock();
-        table
-            .slots()
-            .filter_map(|(slot, stream)| Some((slot, stream.base, stream.cursor?)))
-            .collect()
+        let delivered = |(slot, stream): (Slot, &Stream<E>)| Some((slot, stream.cursor?, stream.lowered));
+        table.slots().filter_map(delivered).collect()
+    }
+
+    /// Where a late doorbell has last [lowered](NoticeKind::Lowered) a stream to.
+    pub(crate) fn lowered(&self, slot: Slot) -> Option<u64> {
+        self.table.lock().stream(slot).lowered
     }
 }

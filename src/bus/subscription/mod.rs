@@ -18,7 +18,7 @@ use futures_util::FutureExt as _;
 use self::cursors::Cursors;
 pub use self::ready::Ready;
 use super::gate::{Gate, Opened};
-use super::hub::{Attached, Hub, Item, Notice, NoticeKind, Slot, Start, StartGate, StreamRef};
+use super::hub::{Attached, Hub, Item, Notice, NoticeKind, PastRewind, Slot, Start, StartGate, StreamRef};
 use super::pages::{Fetch, History, Pages};
 use super::{BusError, BusEvent, FleetEvent, Gap, Rewound, StreamEvent};
 use crate::ring::{RecvError, Subscriber, coop};
@@ -82,6 +82,9 @@ struct Live<E: StreamEvent> {
     reading: Option<Reading<E>>,
     /// An item that waits for what comes before it.
     held: Option<Item<E>>,
+    /// The last rewind that is known here, and what is to be said of those whose notices were missed.
+    rewinds: u64,
+    missed: VecDeque<BusEvent<E>>,
 }
 
 enum Phase {
@@ -112,7 +115,12 @@ impl<E: StreamEvent> BusSubscription<E> {
         after: Option<u64>,
         on_slow: OnSlow,
     ) -> Self {
-        let Attached { feed, gate, stream } = attached;
+        let Attached {
+            feed,
+            gate,
+            stream,
+            rewinds,
+        } = attached;
         let phase = Phase::Starting {
             gate: Arc::clone(&gate).opened(),
             after,
@@ -128,6 +136,8 @@ impl<E: StreamEvent> BusSubscription<E> {
             behind: VecDeque::new(),
             reading: None,
             held: None,
+            rewinds,
+            missed: VecDeque::new(),
         })))
     }
 
@@ -259,6 +269,9 @@ impl<E: StreamEvent> Live<E> {
                     continue;
                 }
                 Phase::Started(_) => {}
+            }
+            if let Some(item) = self.missed.pop_front() {
+                return Poll::Ready(Some(item));
             }
             if self.reading.is_some() {
                 match ready!(self.poll_history(cx)) {
@@ -392,48 +405,76 @@ impl<E: StreamEvent> Live<E> {
                     seqs: at + 1..=through,
                 }))
             }
-            NoticeKind::Rewound { resume_after, exact } => {
-                self.behind.retain(|&(behind, _)| behind != slot);
-                let stream = self.hub.stream_ref(slot);
-                if let Some(own) = &mut self.stream {
-                    own.version = stream.version;
-                }
-                if at <= resume_after {
-                    // What it has had is in both histories, and what it has not is read from the new one.
-                    self.behind.push_back((slot, resume_after));
-                    return Step::Continue;
-                }
-                self.set_cursor(slot, resume_after);
-                Step::Yield(BusEvent::Rewound(Rewound {
-                    stream_key: stream.key,
-                    delivered: at,
-                    resume_after,
-                    exact,
-                }))
-            }
+            NoticeKind::Rewound(rewind) => self.rewound(rewind).map_or(Step::Continue, Step::Yield),
             NoticeKind::Lowered { to } => {
-                if let Phase::Started(cursors) = &mut self.phase
-                    && let Some(start) = cursors.lower(&self.hub, slot, to)
-                {
-                    self.behind.push_back((slot, start));
-                }
+                self.lower(slot, to);
                 Step::Continue
             }
             NoticeKind::Trimmed { .. } | NoticeKind::Undecodable { .. } => Step::Continue,
         }
     }
 
+    /// The history of a stream was replaced. What is to be said, if the subscriber has had events that are gone.
+    fn rewound(&mut self, rewind: PastRewind) -> Option<BusEvent<E>> {
+        let PastRewind {
+            number,
+            slot,
+            resume_after,
+            exact,
+        } = rewind;
+        if number <= self.rewinds {
+            return None;
+        }
+        self.rewinds = number;
+        self.behind.retain(|&(behind, _)| behind != slot);
+        let at = self.cursor(slot);
+        if at <= resume_after {
+            // What it has had is in both histories, and what it has not is read from the new one.
+            self.behind.push_back((slot, resume_after));
+            return None;
+        }
+        self.set_cursor(slot, resume_after);
+        let stream_key = self.hub.stream_ref(slot).key;
+        Some(BusEvent::Rewound(Rewound {
+            stream_key,
+            delivered: at,
+            resume_after,
+            exact,
+        }))
+    }
+
+    /// A doorbell rang for an event before the start.
+    fn lower(&mut self, slot: Slot, to: u64) {
+        if let Phase::Started(cursors) = &mut self.phase
+            && let Some(start) = cursors.lower(&self.hub, slot, to)
+        {
+            self.behind.push_back((slot, start));
+        }
+    }
+
     /// The ring has passed over items.
     fn lagged(&mut self, skipped: u64) -> Step<E> {
         self.hub.counters.lags.add(1);
-        match (self.on_slow, &self.stream) {
-            // The next item shows what is missing, and there is one: the ring is full of them.
-            (_, Some(_)) => Step::Continue,
+        let own = self.stream.as_ref().map(|stream| stream.slot);
+        for rewind in self.hub.rewinds_after(self.rewinds, own) {
+            let said = self.rewound(rewind);
+            self.missed.extend(said);
+        }
+        match (self.on_slow, own) {
+            (_, Some(slot)) => {
+                if let Some(to) = self.hub.lowered(slot) {
+                    self.lower(slot, to);
+                }
+                // The next item shows what is missing, and there is one: the ring is full of them.
+                Step::Continue
+            }
             (OnSlow::Report, None) => Step::Yield(BusEvent::Lagged(skipped)),
             (OnSlow::Replay, None) => {
                 // A stream of which nothing more comes would not show it.
-                let delivered = self.hub.delivered();
-                for (slot, _, through) in delivered {
+                for (slot, through, lowered) in self.hub.delivered() {
+                    if let Some(to) = lowered {
+                        self.lower(slot, to);
+                    }
                     if self.cursor(slot) < through {
                         self.behind.push_back((slot, through));
                     }

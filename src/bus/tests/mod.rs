@@ -1,5 +1,6 @@
 //! Random schedules of everything that can happen to a bus, against what the contract promises.
 
+mod rewinds;
 mod rig;
 
 use proptest::prelude::*;

@@ -43,7 +43,14 @@ impl Source<FleetEvent> for StoreSource {
     }
 }
 
-impl Rig {
+/// A store, a hub with small rings, and pages.
+pub(super) struct Bus {
+    pub(super) store: MemoryStore,
+    pub(super) hub: Arc<Hub<FleetEvent>>,
+    pages: Arc<Pages<FleetEvent>>,
+}
+
+impl Bus {
     pub(super) fn new() -> Self {
         let store = MemoryStore::new();
         let settings = HubSettings {
@@ -54,6 +61,83 @@ impl Rig {
         Self {
             hub: Arc::new(Hub::new(settings, Arc::default(), Box::new(|| {}))),
             pages: Pages::new(Arc::new(StoreSource(store.clone()))),
+            store,
+        }
+    }
+
+    /// A subscription that has started.
+    pub(super) fn subscribe(&self, key: &str, on_slow: OnSlow) -> BusSubscription {
+        let attached = self.hub.attach_one(key).expect("the hub is open");
+        let unstarted = self.hub.unstarted(1).into_iter();
+        let heads: Vec<_> = unstarted
+            .map(|stream| (stream, self.store.high_water_now(key)))
+            .collect();
+        self.hub.start(heads);
+        BusSubscription::new(Arc::clone(&self.hub), Arc::clone(&self.pages), attached, None, on_slow)
+    }
+
+    /// A subscription to all streams of an empty store, which has started.
+    pub(super) fn subscribe_all(&self) -> BusSubscription {
+        let attached = self.hub.attach_all().expect("the hub is open");
+        self.hub.set_baseline(Some(HashMap::new()));
+        BusSubscription::new(
+            Arc::clone(&self.hub),
+            Arc::clone(&self.pages),
+            attached,
+            None,
+            OnSlow::Replay,
+        )
+    }
+
+    /// Appends so many events and delivers them.
+    pub(super) fn append(&self, key: &str, events: u64) {
+        for _ in 0..events {
+            let event = self
+                .store
+                .append_now(FleetEvent::custom(key, "n", ""))
+                .expect("the key is good");
+            self.hub.hear(key, event.seq..=event.seq);
+            self.read();
+        }
+    }
+
+    fn read(&self) {
+        for range in self.hub.take_ranges(10) {
+            let page = self.store.replay_now(&range.key, range.after, 100);
+            self.hub.deliver(range, page, 100);
+        }
+    }
+
+    /// The history up to the head is another one from `resume_after` on.
+    pub(super) fn rewind(&self, key: &str, resume_after: u64, exact: bool) {
+        let cursor = self
+            .hub
+            .cursors(true)
+            .into_iter()
+            .find(|cursor| *cursor.stream.key == *key)
+            .expect("it is there");
+        self.hub
+            .rewind(&cursor.stream, resume_after, exact, self.store.high_water_now(key));
+        self.read();
+    }
+}
+
+/// Everything that is there.
+pub(super) fn drain(subscription: &mut BusSubscription) -> Vec<BusEvent> {
+    let mut cx = Context::from_waker(Waker::noop());
+    std::iter::from_fn(|| match subscription.poll_recv(&mut cx) {
+        Poll::Ready(item) => item,
+        Poll::Pending => None,
+    })
+    .collect()
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        let Bus { store, hub, pages } = Bus::new();
+        Self {
+            hub,
+            pages,
             store,
             late: VecDeque::new(),
             subscriptions: Vec::new(),

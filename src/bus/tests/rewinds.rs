@@ -1,0 +1,123 @@
+//! Histories that are replaced under subscriptions.
+
+use super::rig::{Bus, drain};
+use crate::bus::{BusEvent, OnSlow, Rewound};
+use crate::store::{Page, Record};
+
+/// The numbers of the events, or what else came.
+fn told(items: Vec<BusEvent>) -> Vec<Result<u64, BusEvent>> {
+    let seq = |item: BusEvent| match item {
+        BusEvent::Event(event) => Ok(event.seq),
+        other => Err(other),
+    };
+    items.into_iter().map(seq).collect()
+}
+
+fn rewound(delivered: u64, resume_after: u64, exact: bool) -> Result<u64, BusEvent> {
+    let stream_key = "stream:0".into();
+    Err(BusEvent::Rewound(Rewound {
+        stream_key,
+        delivered,
+        resume_after,
+        exact,
+    }))
+}
+
+#[test]
+fn who_has_had_more_is_told() {
+    let bus = Bus::new();
+    let mut ahead = bus.subscribe("stream:0", OnSlow::Replay);
+    let mut behind = bus.subscribe("stream:0", OnSlow::Replay);
+    bus.append("stream:0", 2);
+    assert_eq!(told(drain(&mut ahead)), [Ok(1), Ok(2)]);
+    bus.rewind("stream:0", 1, true);
+    assert_eq!(told(drain(&mut ahead)), [rewound(2, 1, true), Ok(2)]);
+    // In the ring the old second event comes before the notice; it was delivered, and so is taken back.
+    assert_eq!(told(drain(&mut behind)), [Ok(1), Ok(2), rewound(2, 1, true), Ok(2)]);
+}
+
+#[test]
+fn who_was_too_slow_to_have_the_notice_is_told_all_the_same() {
+    for all in [false, true] {
+        let bus = Bus::new();
+        let mut slow = if all {
+            bus.subscribe_all()
+        } else {
+            bus.subscribe("stream:0", OnSlow::Replay)
+        };
+        bus.append("stream:0", 3);
+        assert_eq!(told(drain(&mut slow)), [Ok(1), Ok(2), Ok(3)]);
+        bus.rewind("stream:0", 1, false);
+        for _ in 0..20 {
+            bus.append("stream:0", 1);
+        }
+        let mut expected = vec![rewound(3, 1, false)];
+        expected.extend((2..=23).map(Ok));
+        assert_eq!(told(drain(&mut slow)), expected, "all: {all}");
+        bus.append("stream:0", 1);
+        assert_eq!(told(drain(&mut slow)), [Ok(24)]);
+    }
+}
+
+#[test]
+fn a_late_doorbell_reaches_who_was_too_slow_to_have_the_notice() {
+    let bus = Bus::new();
+    bus.store
+        .append_now(crate::bus::FleetEvent::custom("stream:0", "n", ""))
+        .unwrap();
+    let mut slow = bus.subscribe("stream:0", OnSlow::Replay);
+    bus.hub.hear("stream:0", 1..=1);
+    for _ in 0..20 {
+        bus.append("stream:0", 1);
+    }
+    assert_eq!(told(drain(&mut slow)), (1..=21).map(Ok).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_unreadable_event_keeps_its_place() {
+    let bus = Bus::new();
+    let mut subscription = bus.subscribe("stream:0", OnSlow::Replay);
+    bus.append("stream:0", 1);
+    bus.hub.hear("stream:0", 2..=2);
+    let range = bus.hub.take_ranges(1).pop().unwrap();
+    let undecodable = Err(crate::store::Undecodable {
+        reason: "new".to_owned(),
+    });
+    let record = Record {
+        seq: 2,
+        id: None,
+        appended_at: None,
+        event: undecodable,
+    };
+    bus.hub.deliver(
+        range,
+        Page {
+            records: vec![record],
+            trimmed_through: 0,
+        },
+        10,
+    );
+    let unreadable = BusEvent::Undecodable {
+        stream_key: "stream:0".into(),
+        seq: 2,
+        reason: "new".into(),
+    };
+    assert_eq!(told(drain(&mut subscription)), [Ok(1), Err(unreadable)]);
+}
+
+#[test]
+fn what_retention_took_is_said() {
+    let bus = Bus::new();
+    let mut subscription = bus.subscribe("stream:0", OnSlow::Replay);
+    for _ in 0..20 {
+        bus.append("stream:0", 1);
+    }
+    bus.store.trim_now("stream:0", 10);
+    let gap = BusEvent::Gap(crate::bus::Gap {
+        stream_key: "stream:0".into(),
+        seqs: 1..=10,
+    });
+    let mut expected = vec![Err(gap)];
+    expected.extend((11..=20).map(Ok));
+    assert_eq!(told(drain(&mut subscription)), expected);
+}
