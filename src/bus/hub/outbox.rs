@@ -56,7 +56,7 @@ impl<E: Send + Sync + 'static> Outbox<E> {
             let mut panic = None;
             for Delivery { feeds, items } in batch {
                 for feed in feeds.iter().flatten() {
-                    let publish = || feed.publish_batch(items.iter().cloned().collect::<Vec<_>>());
+                    let publish = || feed.publish_batch(items.to_vec());
                     if let Err(payload) = catch_unwind(AssertUnwindSafe(publish)) {
                         panic = Some(payload); // a waker's: the others are to be served first
                     }
