@@ -1,7 +1,7 @@
 //! The bus over Postgres beside its peers, on the same servers in the same run; ends with a table of targets.
 //!
 //! ```sh
-//! cargo bench --features postgres --bench postgres                       # about ten minutes
+//! cargo bench --features postgres --bench postgres                       # about five minutes
 //! cargo bench --features postgres --bench postgres -- fan_out --rounds 5 # one group, more often
 //! cargo test --features postgres --bench postgres                        # everything once, small: does it still work?
 //! ```

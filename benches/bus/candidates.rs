@@ -72,6 +72,9 @@ pub(crate) trait Candidate: Send + Sync {
         Ok(())
     }
 
+    /// Returns when the bus says that all is well.
+    async fn sound(&self) {}
+
     /// Returns when the bus knows that something is wrong with its server; never, if it cannot tell.
     async fn trouble(&self) {
         std::future::pending().await

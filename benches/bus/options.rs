@@ -7,8 +7,8 @@ use clap::Parser;
 pub(crate) struct Options {
     /// Only these groups: fan_out, idle, appends, bells, outage
     groups: Vec<String>,
-    /// How often each latency is measured; the medians count
-    #[arg(long, default_value_t = 3)]
+    /// How often each figure is measured; the medians count
+    #[arg(long, default_value_t = 1)]
     rounds: usize,
     /// Given by cargo bench: measure
     #[arg(long, hide = true)]

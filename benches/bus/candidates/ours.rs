@@ -117,6 +117,14 @@ impl Candidate for Ours {
         Ok(())
     }
 
+    async fn sound(&self) {
+        if let Some(bus) = &self.bus {
+            let mut changes = bus.health_changes();
+            // Ends with the bus, too, and then nothing will be well.
+            changes.wait_for(|health| health.state == BusState::Live).await.ok();
+        }
+    }
+
     async fn trouble(&self) {
         match &self.bus {
             Some(bus) => {

@@ -15,7 +15,7 @@ use crate::bus::worker;
 pub(crate) struct Job {
     pub(crate) who: Who,
     pub(crate) url: String,
-    /// Each has a connection, and appends one after another.
+    /// Each appends one after another.
     pub(crate) writers: usize,
     /// Writers take turns with these.
     pub(crate) streams: usize,
@@ -34,7 +34,8 @@ pub(crate) struct Outcome {
 }
 
 pub(crate) async fn run(job: Job) -> Result<Outcome, Failure> {
-    let bus = Arc::new(job.who.connect(&job.url, u32::try_from(job.writers)?).await?);
+    // One for each writer, and one for the bells.
+    let bus = Arc::new(job.who.connect(&job.url, u32::try_from(job.writers)? + 1).await?);
     worker::ready().await?;
 
     // Relaxed, all of them: the flags only have to be seen soon, and the count is read when its writers have been joined.

@@ -15,6 +15,7 @@ pub(crate) struct Job {
 pub(crate) async fn run(job: Job) -> Result<u64, Failure> {
     const CONNECTIONS: u32 = 4;
     let bus = job.who.connect(&job.url, CONNECTIONS).await?;
+    bus.sound().await;
     worker::ready().await?;
     bus.trouble().await;
     Ok(tick::now())
