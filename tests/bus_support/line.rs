@@ -1,6 +1,8 @@
-//! A line to a server that can go dead.
+//! A line to a server that can go dead, or lead to another one.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -13,6 +15,8 @@ pub(crate) struct Line {
     address: SocketAddr,
     /// How often everything was forgotten.
     forgotten: watch::Sender<u64>,
+    /// The server's port.
+    port: Arc<AtomicU16>,
     accepting: JoinHandle<()>,
 }
 
@@ -21,9 +25,11 @@ impl Line {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (forgotten, forgetting) = watch::channel(0);
+        let port = Arc::new(AtomicU16::new(port));
+        let leads_to = port.clone();
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", leads_to.load(Ordering::SeqCst))).await else {
                     continue;
                 };
                 let (from_client, to_client) = client.into_split();
@@ -36,6 +42,7 @@ impl Line {
         Self {
             address,
             forgotten,
+            port,
             accepting,
         }
     }
@@ -43,6 +50,11 @@ impl Line {
     /// The server's database `postgres`, over this line.
     pub(crate) fn url(&self) -> String {
         format!("postgres://postgres@{}/postgres", self.address)
+    }
+
+    /// New connections go to another server of this machine.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.port.store(port, Ordering::SeqCst);
     }
 
     /// Nothing comes through the connections of now any more, in either direction, and neither end is told.

@@ -15,7 +15,7 @@ use crate::bus::BusError;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum BusState {
-    /// Neither the store nor the listening connection has answered yet.
+    /// The store has not answered yet, or it is not known yet whether doorbells will be heard.
     Starting,
     /// Doorbells are heard: events arrive within milliseconds.
     Live,
@@ -68,6 +68,7 @@ pub struct BusHealth {
 struct Ends {
     store_answered: bool,
     store: Option<BusError>,
+    listener_answered: bool,
     listening: bool,
     listener: Option<BusError>,
     closed: bool,
@@ -138,6 +139,7 @@ impl HealthBoard {
 
     pub(super) fn listener(&self, listening: bool, reason: Option<BusError>) {
         self.update(|ends| {
+            ends.listener_answered |= listening || reason.is_some();
             ends.listening = listening;
             ends.listener = reason;
         });
@@ -154,7 +156,7 @@ impl HealthBoard {
             (BusState::Closed, None)
         } else if let Some(error) = &ends.store {
             (BusState::Down, Some(error.clone()))
-        } else if !ends.store_answered {
+        } else if !ends.store_answered || !ends.listener_answered {
             (BusState::Starting, ends.listener.clone())
         } else if ends.listening {
             (BusState::Live, None)
