@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use doorbell::bus::{BusEvent, EventBus as _};
+use doorbell::store::Store as _;
 use throwaway_postgres::Database;
 
 use crate::proxy::{Proxy, Verdict};
@@ -95,4 +96,34 @@ async fn p06_churn_loses_no_event_and_leaks_no_registration() {
     let last = writer.await.unwrap();
     steady.reaches("agent-1", last).await;
     assert_eq!(held(&here), (1, 1), "the steady one");
+}
+
+/// A reader comes back with the number of its last event, to a process that has not heard of that event yet: another one has
+/// delivered it. Nothing is repeated, and nobody says that history has changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_had_more_than_this_process_goes_on_from_there() {
+    let database = Database::fresh().unwrap();
+    let store = store(&database.url()).await;
+    let here = builder(&database.url(), &store).connect().await.unwrap();
+    let mut resident = here.subscribe("agent-1");
+    resident.ready().await.unwrap();
+    for _ in 0..3 {
+        store.append(note("agent-1", "nobody rings")).await.unwrap();
+    }
+    let mut returning = here.subscribe_from("agent-1", 3);
+    returning.ready().await.unwrap();
+    let mut between = here.subscribe_from("agent-1", 1);
+    expect(&mut between, "agent-1", 2..=3).await;
+    crate::support::expect_nothing(&mut returning);
+    // Here nobody can have been: the store has no such event.
+    let mut elsewhere = here.subscribe_from("agent-1", 4);
+    let item = crate::support::next(&mut elsewhere).await;
+    assert!(
+        matches!(&item, BusEvent::Rewound(rewound) if rewound.delivered == 4 && !rewound.exact),
+        "{item:?}"
+    );
+    here.append_and_publish(note("agent-1", "hello")).await.unwrap();
+    expect(&mut returning, "agent-1", 4..=4).await;
+    expect(&mut between, "agent-1", 4..=4).await;
+    expect(&mut resident, "agent-1", 1..=4).await;
 }

@@ -85,6 +85,18 @@ struct Live<E: StreamEvent> {
     /// The last rewind that is known here, and what is to be said of those whose notices were missed.
     rewinds: u64,
     missed: VecDeque<BusEvent<E>>,
+    /// The subscriber says that it has had more than this process knows of.
+    claimed: Option<Claim>,
+}
+
+/// A start beyond what this process has delivered. It may have been delivered by another one, or read from the store; so the store
+/// is asked whether there is such an event.
+#[derive(Clone, Copy)]
+struct Claim {
+    /// The last number that the subscriber has had.
+    had: u64,
+    /// How far this process has delivered.
+    live: u64,
 }
 
 enum Phase {
@@ -138,6 +150,7 @@ impl<E: StreamEvent> BusSubscription<E> {
             held: None,
             rewinds,
             missed: VecDeque::new(),
+            claimed: None,
         })))
     }
 
@@ -259,11 +272,7 @@ impl<E: StreamEvent> Live<E> {
                 Phase::Starting { gate, after } => {
                     let after = *after;
                     match ready!(gate.poll_unpin(cx)) {
-                        Ok(start) => {
-                            if let Some(item) = self.begin(&start, after) {
-                                return Poll::Ready(Some(item));
-                            }
-                        }
+                        Ok(start) => self.begin(&start, after),
                         Err(_) => self.phase = Phase::Ended,
                     }
                     continue;
@@ -318,26 +327,20 @@ impl<E: StreamEvent> Live<E> {
         }
     }
 
-    fn begin(&mut self, start: &Start, after: Option<u64>) -> Option<BusEvent<E>> {
+    fn begin(&mut self, start: &Start, after: Option<u64>) {
         let (Some(after), &Start::One(live), Some(stream)) = (after, start, &self.stream) else {
             self.phase = Phase::Started(Cursors::at(start));
-            return None;
+            return;
         };
         let stream = stream.clone();
         if after > live {
-            // The subscriber has had more than the store has.
-            self.phase = Phase::Started(Cursors::after(live));
-            let stream_key = stream.key;
-            return Some(BusEvent::Rewound(Rewound {
-                stream_key,
-                delivered: after,
-                resume_after: live,
-                exact: false,
-            }));
+            self.claimed = Some(Claim { had: after, live });
+            self.phase = Phase::Started(Cursors::after(after - 1));
+            self.behind.push_back((stream.slot, after));
+            return;
         }
         self.phase = Phase::Started(Cursors::after(after));
         self.behind.push_back((stream.slot, live));
-        None
     }
 
     /// An item of the feed.
@@ -512,6 +515,9 @@ impl<E: StreamEvent> Live<E> {
         ready!(coop::poll_proceed(cx)).made_progress();
         let again = reading.again;
         let key = Arc::clone(&reading.stream.key);
+        if let Some(claim) = self.claimed {
+            return Poll::Ready(self.judge(claim, &page, slot, key, again));
+        }
         let at = self.cursor(slot);
         if page.trimmed_through > at {
             self.set_cursor(slot, page.trimmed_through);
@@ -542,6 +548,31 @@ impl<E: StreamEvent> Live<E> {
         self.set_cursor(slot, at + 1);
         self.reading.as_mut().expect("as above").page = Some((page, from + 1));
         Poll::Ready(Step::Yield(item))
+    }
+
+    /// Whether the store has, or had, the event that the subscriber says it has had.
+    fn judge(&mut self, claim: Claim, page: &History<E>, slot: Slot, stream_key: Arc<str>, again: bool) -> Step<E> {
+        let Claim { had, live } = claim;
+        if page.trimmed_through >= had || page.records.iter().any(|past| past.seq == had) {
+            self.claimed = None;
+            self.set_cursor(slot, had);
+            return Step::Continue; // with the page, which may have what comes next
+        }
+        if !again {
+            // It may have been read before the event was there.
+            self.read_after(slot, had - 1, true);
+            return Step::Continue;
+        }
+        self.claimed = None;
+        self.reading = None;
+        self.behind.clear();
+        self.set_cursor(slot, live);
+        Step::Yield(BusEvent::Rewound(Rewound {
+            stream_key,
+            delivered: had,
+            resume_after: live,
+            exact: false,
+        }))
     }
 
     /// Nothing more in the page. If it had nothing at all for us the store does not have what the ring has shown; that is so only
