@@ -1,0 +1,64 @@
+//! A publisher: appends to all streams, in several ways, until it is told to end or dies between commit and bell.
+
+use std::time::Duration;
+
+use doorbell::bus::{DistributedBus, EventBus as _, FleetEvent};
+use doorbell::store::{PostgresStore, Store as _};
+
+use super::{STREAMS, builder, connect, stream};
+use crate::child::{end, runtime};
+use crate::random::Random;
+
+pub(crate) fn run(url: &str, seed: u64) {
+    runtime().block_on(async {
+        let store = connect(url).await;
+        let bus = builder(url, &store).start().unwrap();
+        tokio::select! {
+            () = publish(&bus, &store, Random::new(seed)) => unreachable!("it goes on for ever"),
+            () = end() => {}
+        }
+        bus.shutdown().await;
+    });
+}
+
+async fn publish(bus: &DistributedBus, store: &PostgresStore, mut random: Random) {
+    let mut count = 0_u64;
+    let process = std::process::id();
+    loop {
+        let note = |random: &mut Random, count: &mut u64| {
+            *count += 1;
+            FleetEvent::custom(stream(random.below(STREAMS)), "note", format!("{process} {count}"))
+        };
+        // Whatever fails: what was committed is what the store says in the end.
+        let failed = match random.below(1000) {
+            0..5 => {
+                let committed = store.append(note(&mut random, &mut count)).await.is_ok();
+                if committed {
+                    std::process::exit(0); // before the bell
+                }
+                true
+            }
+            5..200 => {
+                let batch = (0..1 + random.below(30))
+                    .map(|_| note(&mut random, &mut count))
+                    .collect();
+                bus.append_batch_and_publish(batch).await.is_err()
+            }
+            200..300 => match store.append(note(&mut random, &mut count)).await {
+                Ok(stamped) => {
+                    tokio::time::sleep(random.millis(0, 20)).await;
+                    bus.publish(stamped);
+                    false
+                }
+                Err(_) => true,
+            },
+            _ => bus.append_and_publish(note(&mut random, &mut count)).await.is_err(),
+        };
+        let pause = if failed {
+            Duration::from_millis(20)
+        } else {
+            random.millis(0, 12)
+        };
+        tokio::time::sleep(pause).await;
+    }
+}

@@ -1,0 +1,113 @@
+//! This program in another role, as a process of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child as Process, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Far above what anything here takes: only a test that fails waits for so long.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A process that ends when its standard input does, and is killed with its handle.
+pub(crate) struct Child {
+    role: String,
+    process: Process,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Child {
+    pub(crate) fn start(role: &str, arguments: &[&str]) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let mut process = Command::new(program)
+            .args(["child", role])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program starts");
+        let input = process.stdin.take();
+        let output = BufReader::new(process.stdout.take().expect("it is piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            role: format!("{role} {}", process.id()),
+            process,
+            input,
+            lines,
+        }
+    }
+
+    /// The next line that it says.
+    pub(crate) fn line(&self) -> String {
+        let line = self.lines.recv_timeout(LIMIT);
+        line.unwrap_or_else(|error| panic!("{} says nothing: {error}", self.role))
+    }
+
+    /// Ends its standard input, which tells it to come to an end.
+    pub(crate) fn finish(&mut self) {
+        self.input = None;
+    }
+
+    /// Kills it as nothing can be caught.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("it is ours");
+        self.process.wait().expect("it is ours");
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.process.try_wait().expect("it is ours").is_none()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().expect("it is ours") {
+                return status;
+            }
+            assert!(begun.elapsed() < LIMIT, "{} does not end", self.role);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// In the child: says something to the parent. One that has gone away is not an error.
+pub(crate) fn say(line: &str) {
+    use std::io::Write as _;
+    let mut output = std::io::stdout().lock();
+    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+}
+
+/// In the child: returns when the parent says that it is time to end, or is gone.
+pub(crate) fn wait_for_the_end() {
+    let _ = std::io::stdin().lock().read_line(&mut String::new());
+}
+
+/// The same in async code.
+pub(crate) async fn end() {
+    let _ = tokio::task::spawn_blocking(wait_for_the_end).await;
+}
+
+/// A runtime as a service has one.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}

@@ -1,0 +1,85 @@
+//! The clustered bus in several processes, which are this program in other roles. It has a `main` of its own, to be able to take them.
+//!
+//! ```sh
+//! cargo test --all-features --test bus_processes               # all tests, the chaos for a minute
+//! cargo test --all-features --test bus_processes p04           # those whose names contain a word
+//! cargo test --all-features --test bus_processes -- chaos 600 7    # ten minutes of chaos, with seed 7
+//! ```
+
+mod chaos;
+mod child;
+mod leaving;
+mod random;
+mod ringing;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// The chaos of a run of all tests.
+const CHAOS: Duration = Duration::from_secs(60);
+
+/// One of these is the name of a test.
+const TESTS: &[(&str, fn())] = &[
+    (
+        "p04_a_publisher_is_killed_between_commit_and_bell",
+        ringing::p04_a_publisher_is_killed_between_commit_and_bell,
+    ),
+    (
+        "p16_a_process_that_shuts_down_leaves_nothing_behind",
+        leaving::p16_a_process_that_shuts_down_leaves_nothing_behind,
+    ),
+    (
+        "p16_a_process_that_just_ends_leaves_nothing_behind",
+        leaving::p16_a_process_that_just_ends_leaves_nothing_behind,
+    ),
+    (
+        "p16_a_process_that_is_killed_leaves_nothing_behind",
+        leaving::p16_a_process_that_is_killed_leaves_nothing_behind,
+    ),
+    ("chaos_loses_nothing", chaos_loses_nothing),
+];
+
+fn chaos_loses_nothing() {
+    chaos::run(CHAOS, random::seed());
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["child", "late-ringer", url] => ringing::late_ringer(url),
+        ["child", "leaver", url, how] => leaving::leaver(url, how),
+        ["child", "publisher", url, seed] => chaos::publisher::run(url, number(seed)),
+        ["child", "subscriber", url, seed] => chaos::subscriber::run(url, number(seed)),
+        ["chaos", seconds] => chaos::run(Duration::from_secs(number(seconds)), random::seed()),
+        ["chaos", seconds, seed] => chaos::run(Duration::from_secs(number(seconds)), number(seed)),
+        _ => return run_tests(&words),
+    }
+    ExitCode::SUCCESS
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| panic!("{text:?} is not a number"))
+}
+
+/// Runs the tests whose names contain one of the words, all without any, as the usual harness does; its flags are passed over.
+fn run_tests(words: &[&str]) -> ExitCode {
+    let filters: Vec<&str> = words.iter().filter(|word| !word.starts_with('-')).copied().collect();
+    let chosen = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(filter));
+    let (mut passed, mut failed) = (0, 0);
+    for (name, test) in TESTS.iter().filter(|(name, _)| chosen(name)) {
+        let begun = Instant::now();
+        let ok = catch_unwind(test).is_ok();
+        println!(
+            "test {name} ... {} ({:.1?})",
+            if ok { "ok" } else { "FAILED" },
+            begun.elapsed()
+        );
+        passed += usize::from(ok);
+        failed += usize::from(!ok);
+    }
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {result}. {passed} passed; {failed} failed; 0 ignored");
+    ExitCode::from(u8::from(failed > 0))
+}

@@ -1,0 +1,70 @@
+//! P4: the publisher dies between commit and doorbell.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use doorbell::bus::{BusEvent, DistributedBus, EventBus as _, FleetEvent};
+use doorbell::store::PostgresStore;
+use throwaway_postgres::Server;
+
+use crate::child::{Child, LIMIT, end, runtime, say};
+
+/// How late an event may be that nobody rings for.
+const SWEEP: Duration = Duration::from_millis(500);
+
+pub(crate) fn p04_a_publisher_is_killed_between_commit_and_bell() {
+    let server = Server::start().unwrap();
+    runtime().block_on(async {
+        let store = PostgresStore::connect(&server.url()).await.unwrap();
+        store.migrate().await.unwrap();
+        let bus = DistributedBus::builder(Arc::new(store))
+            .url(&server.url())
+            .sweep_interval(SWEEP)
+            .connect()
+            .await
+            .unwrap();
+        let mut all = bus.subscribe_all_ready().await.unwrap();
+        let mut one = bus.subscribe("agent-1");
+        one.ready().await.unwrap();
+        for round in 0..3 {
+            let mut publisher = Child::start("late-ringer", &[&server.url()]);
+            assert_eq!(publisher.line(), "committed");
+            publisher.kill();
+            let killed = Instant::now();
+            for subscription in [&mut one, &mut all] {
+                for seq in 2 * round + 1..=2 * round + 2 {
+                    let item = tokio::time::timeout(LIMIT, subscription.recv()).await;
+                    let Ok(Some(BusEvent::Event(event))) = item else {
+                        panic!("expected event {seq}, got {item:?}")
+                    };
+                    assert_eq!(event.seq, seq);
+                }
+            }
+            // A tenth more by the jitter, and some for a busy machine.
+            assert!(killed.elapsed() < SWEEP * 3, "{:?}", killed.elapsed());
+        }
+        assert!(bus.stats().repairs >= 1, "{:?}", bus.stats());
+    });
+}
+
+/// Rings for its first event at once, and would ring for its second one a minute later.
+pub(crate) fn late_ringer(url: &str) {
+    runtime().block_on(async {
+        let store = PostgresStore::connect(url).await.unwrap();
+        let bus = DistributedBus::builder(Arc::new(store))
+            .url(url)
+            .bell_spacing(Duration::from_secs(60))
+            .connect()
+            .await
+            .unwrap();
+        let note = |text| FleetEvent::custom("agent-1", "note", text);
+        bus.append_and_publish(note("rung for")).await.unwrap();
+        while bus.stats().bells_sent == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        bus.append_and_publish(note("not rung for")).await.unwrap();
+        assert_eq!(bus.stats().bells_sent, 1);
+        say("committed");
+        end().await;
+    });
+}
