@@ -13,6 +13,7 @@ use super::PostgresStore;
 use super::error::{Doing, store_error};
 use super::read::{event_id, time};
 use super::run::no_answer;
+use super::turns::payloads;
 use crate::bus::StreamEvent;
 use crate::store::{EventId, Record, StoreError, check_stream_key};
 
@@ -121,33 +122,70 @@ impl<E: StreamEvent> PostgresStore<E> {
         self.append_batch_with(transaction, events, true).await.map(only_events)
     }
 
-    /// In a transaction of its own.
+    /// In a transaction of its own, or with others that append to the stream at the same time.
     pub(super) async fn append_alone(&self, event: E) -> Result<Appended<E>, StoreError> {
+        let outgoing = Outgoing::new(&event)?;
+        let stamp = self.append_in_turn(event.stream_key(), outgoing).await;
+        match stamp {
+            Ok(stamp) => Ok(stamp.on(event)),
+            Err(error) => Err(with_actual(error, &[event])),
+        }
+    }
+
+    /// One event, in a transaction of its own.
+    pub(super) async fn append_outgoing(&self, stream_key: &str, outgoing: &Outgoing) -> Result<Stamp, StoreError> {
         let mut connection = self.acquire().await?;
         let append = async {
             if !self.shared.transaction_pooler {
-                return self.append_with(&mut *connection, event, false).await;
+                return self.append_one(&mut *connection, stream_key, outgoing, false).await;
             }
             let mut transaction = connection.begin().await.map_err(|error| self.read_error(error))?;
-            let event = self.append_with(&mut *transaction, event, false).await?;
+            let stamp = self.append_one(&mut *transaction, stream_key, outgoing, false).await?;
             transaction.commit().await.map_err(|error| self.read_error(error))?;
-            Ok(event)
+            Ok(stamp)
         };
         let appended = timeout(self.lock_limit(), append).await;
         appended.unwrap_or_else(|_| Err(self.give_up(connection)))
     }
 
+    /// Several events of one stream, in a transaction of their own.
+    pub(super) async fn append_outgoings(
+        &self,
+        stream_key: &str,
+        outgoing: &[Outgoing],
+    ) -> Result<Vec<Stamp>, StoreError> {
+        let stream_keys = vec![stream_key; outgoing.len()];
+        self.append_many_alone(&stream_keys, outgoing).await
+    }
+
     /// In a transaction of their own.
     pub(super) async fn append_batch_alone(&self, events: Vec<E>) -> Result<Vec<Appended<E>>, StoreError> {
+        let outgoing = events.iter().map(Outgoing::new).collect::<Result<Vec<_>, _>>()?;
+        let stream_keys: Vec<&str> = events.iter().map(StreamEvent::stream_key).collect();
+        let stamps = self.append_many_alone(&stream_keys, &outgoing).await;
+        let stamps = stamps.map_err(|error| with_actual(error, &events))?;
+        Ok(events
+            .into_iter()
+            .zip(stamps)
+            .map(|(event, stamp)| stamp.on(event))
+            .collect())
+    }
+
+    async fn append_many_alone(&self, stream_keys: &[&str], outgoing: &[Outgoing]) -> Result<Vec<Stamp>, StoreError> {
+        if outgoing.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut connection = self.acquire().await?;
         let append = async {
             if !self.shared.transaction_pooler {
-                return self.append_batch_with(&mut *connection, events, false).await;
+                return self.append_many(&mut *connection, stream_keys, outgoing, false).await;
             }
             let mut transaction = connection.begin().await.map_err(|error| self.read_error(error))?;
-            let events = self.append_batch_with(&mut *transaction, events, false).await?;
+            let stamps = self
+                .append_many(&mut *transaction, stream_keys, outgoing, false)
+                .await?;
             transaction.commit().await.map_err(|error| self.read_error(error))?;
-            Ok(events)
+            Ok(stamps)
         };
         let appended = timeout(self.lock_limit(), append).await;
         appended.unwrap_or_else(|_| Err(self.give_up(connection)))
@@ -167,24 +205,11 @@ impl<E: StreamEvent> PostgresStore<E> {
     where
         X: sqlx::Executor<'c, Database = Postgres>,
     {
-        let shared = &*self.shared;
-        let stream_key = event.stream_key();
-        let payload = encode(&event)?;
-        let row = sqlx::query(&shared.schema.append)
-            .bind(stream_key)
-            .bind(Json(&payload))
-            .bind(expected(event.seq()))
-            .bind(ring)
-            .bind(&*shared.channel)
-            .bind(shared.lock_timeout_ms)
-            .persistent(!shared.transaction_pooler)
-            .fetch_one(executor)
-            .await
-            .map_err(|error| {
-                let error = store_error(error, &shared.schema, Doing::Appending(stream_key));
-                with_actual(error, std::slice::from_ref(&event))
-            })?;
-        self.appended(event, &row)
+        let outgoing = Outgoing::new(&event)?;
+        match self.append_one(executor, event.stream_key(), &outgoing, ring).await {
+            Ok(stamp) => Ok(stamp.on(event)),
+            Err(error) => Err(with_actual(error, &[event])),
+        }
     }
 
     async fn append_batch_with<'c, X>(
@@ -196,19 +221,60 @@ impl<E: StreamEvent> PostgresStore<E> {
     where
         X: sqlx::Executor<'c, Database = Postgres>,
     {
-        let Some(first) = events.first() else {
+        if events.is_empty() {
             return Ok(Vec::new());
-        };
-        let shared = &*self.shared;
+        }
+        let outgoing = events.iter().map(Outgoing::new).collect::<Result<Vec<_>, _>>()?;
         let stream_keys: Vec<&str> = events.iter().map(StreamEvent::stream_key).collect();
-        let payloads = events
-            .iter()
-            .map(|event| encode(event).map(Json))
-            .collect::<Result<Vec<_>, _>>()?;
-        let expected: Vec<i64> = events.iter().map(|event| expected(event.seq())).collect();
+        let stamps = self.append_many(executor, &stream_keys, &outgoing, ring).await;
+        let stamps = stamps.map_err(|error| with_actual(error, &events))?;
+        Ok(events
+            .into_iter()
+            .zip(stamps)
+            .map(|(event, stamp)| stamp.on(event))
+            .collect())
+    }
+
+    async fn append_one<'c, X>(
+        &self,
+        executor: X,
+        stream_key: &str,
+        outgoing: &Outgoing,
+        ring: bool,
+    ) -> Result<Stamp, StoreError>
+    where
+        X: sqlx::Executor<'c, Database = Postgres>,
+    {
+        let shared = &*self.shared;
+        let row = sqlx::query(&shared.schema.append)
+            .bind(stream_key)
+            .bind(Json(&outgoing.payload))
+            .bind(outgoing.expected)
+            .bind(ring)
+            .bind(&*shared.channel)
+            .bind(shared.lock_timeout_ms)
+            .persistent(!shared.transaction_pooler)
+            .fetch_one(executor)
+            .await
+            .map_err(|error| store_error(error, &shared.schema, Doing::Appending(stream_key)))?;
+        self.stamp(&row)
+    }
+
+    async fn append_many<'c, X>(
+        &self,
+        executor: X,
+        stream_keys: &[&str],
+        outgoing: &[Outgoing],
+        ring: bool,
+    ) -> Result<Vec<Stamp>, StoreError>
+    where
+        X: sqlx::Executor<'c, Database = Postgres>,
+    {
+        let shared = &*self.shared;
+        let expected: Vec<i64> = outgoing.iter().map(|one| one.expected).collect();
         let rows = sqlx::query(&shared.schema.append_many)
-            .bind(&stream_keys)
-            .bind(&payloads)
+            .bind(stream_keys)
+            .bind(payloads(outgoing))
             .bind(&expected)
             .bind(ring)
             .bind(&*shared.channel)
@@ -216,22 +282,52 @@ impl<E: StreamEvent> PostgresStore<E> {
             .persistent(!shared.transaction_pooler)
             .fetch_all(executor)
             .await
-            .map_err(|error| {
-                let error = store_error(error, &shared.schema, Doing::Appending(first.stream_key()));
-                with_actual(error, &events)
-            })?;
-        let events = events.into_iter().zip(&rows);
-        events.map(|(event, row)| self.appended(event, row)).collect()
+            .map_err(|error| store_error(error, &shared.schema, Doing::Appending(stream_keys[0])))?;
+        rows.iter().map(|row| self.stamp(row)).collect()
     }
 
-    fn appended(&self, event: E, row: &PgRow) -> Result<Appended<E>, StoreError> {
+    fn stamp(&self, row: &PgRow) -> Result<Stamp, StoreError> {
         let seq: i64 = self.get(row, 0)?;
         let id: Vec<u8> = self.get(row, 1)?;
-        Ok(Appended {
-            event: event.with_seq(seq.cast_unsigned()),
+        Ok(Stamp {
+            seq: seq.cast_unsigned(),
             id: event_id(&id),
             appended_at: time(self.get(row, 2)?),
         })
+    }
+}
+
+/// An event as it goes to the server.
+pub(super) struct Outgoing {
+    pub(super) payload: Box<RawValue>,
+    expected: i64,
+}
+
+impl Outgoing {
+    /// Checks everything that can be checked here, so that it cannot spoil a transaction.
+    fn new<E: StreamEvent>(event: &E) -> Result<Self, StoreError> {
+        Ok(Self {
+            payload: encode(event)?,
+            expected: expected(event.seq()),
+        })
+    }
+}
+
+/// What the server says of an event that it has appended.
+#[derive(Clone, Copy)]
+pub(super) struct Stamp {
+    seq: u64,
+    id: Option<EventId>,
+    appended_at: Option<SystemTime>,
+}
+
+impl Stamp {
+    fn on<E: StreamEvent>(self, event: E) -> Appended<E> {
+        Appended {
+            event: event.with_seq(self.seq),
+            id: self.id,
+            appended_at: self.appended_at,
+        }
     }
 }
 
@@ -282,7 +378,7 @@ fn with_actual<E: StreamEvent>(error: StoreError, events: &[E]) -> StoreError {
     }
 }
 
-/// Checks everything that can be checked here, so that it cannot spoil the caller's transaction.
+/// The event as JSON that the server can hold.
 fn encode<E: StreamEvent>(event: &E) -> Result<Box<RawValue>, StoreError> {
     let stream_key = event.stream_key();
     check_stream_key(stream_key)?;

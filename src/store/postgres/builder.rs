@@ -183,6 +183,7 @@ impl<E> PostgresStoreBuilder<E> {
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
                 answer_timeout: self.answer_timeout,
                 channel: self.channel,
+                turns: super::turns::Turns::default(),
                 transaction_pooler: self.transaction_pooler,
             }),
             event: PhantomData,

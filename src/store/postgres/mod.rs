@@ -8,6 +8,7 @@ mod read;
 mod retention;
 mod run;
 mod schema;
+mod turns;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,6 +21,7 @@ use sqlx::{PgPool, Row as _};
 pub use self::builder::{DEFAULT_SCHEMA, PostgresStoreBuilder};
 pub use self::schema::InvalidSchemaName;
 use self::schema::Schema;
+use self::turns::Turns;
 use super::{ChangedStream, Changes, EventId, Page, Record, ReplayRange, Store, StoreError, Watermark};
 use crate::bus::{FleetEvent, StreamEvent};
 
@@ -75,6 +77,7 @@ struct Shared {
     answer_timeout: Duration,
     transaction_pooler: bool,
     channel: Arc<str>,
+    turns: Turns,
 }
 
 impl<E> Clone for PostgresStore<E> {
