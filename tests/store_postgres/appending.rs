@@ -56,13 +56,14 @@ async fn p11_p12_a_slow_transaction() {
     let store = Store::fresh().await;
     // Unrelated, and open throughout.
     store.psql("CREATE TABLE unrelated (id int)");
-    let mut unrelated = store.pool().begin().await.unwrap();
+    let application = sqlx::PgPool::connect(&store.database.url()).await.unwrap();
+    let mut unrelated = application.begin().await.unwrap();
     sqlx::query("INSERT INTO unrelated VALUES (1)")
         .execute(&mut *unrelated)
         .await
         .unwrap();
 
-    let mut slow = store.pool().begin().await.unwrap();
+    let mut slow = application.begin().await.unwrap();
     assert_eq!(store.append_in(&mut slow, event("a", "slow")).await.unwrap().seq, 1);
     let fast = tokio::spawn({
         let store = (*store).clone();
@@ -82,7 +83,7 @@ async fn p11_p12_a_slow_transaction() {
 }
 
 /// Returns once some session waits for an advisory lock of this database.
-async fn wait_for_a_waiter(store: &Store) {
+pub(crate) async fn wait_for_a_waiter(store: &Store) {
     let waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
     while !sqlx::query_scalar::<_, bool>(waiting)

@@ -13,6 +13,7 @@ mod sql;
 mod store_suite;
 mod support;
 mod trimming;
+mod turns;
 
 use store_suite::{Abilities, event};
 use support::Store;

@@ -1,0 +1,111 @@
+//! Appends of one process to one stream: they wait without a connection, and share transactions.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use doorbell::bus::{FleetEvent, StreamEvent as _};
+use doorbell::store::{Store as _, StoreError};
+use tokio::task::JoinHandle;
+
+use crate::appending::wait_for_a_waiter;
+use crate::store_suite::event;
+use crate::support::Store;
+
+type Append = JoinHandle<Result<FleetEvent, StoreError>>;
+
+/// Holds the stream until it is dropped.
+async fn hold(store: &Store) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    // One connection for this, one for the appends, and one to look.
+    let mut holder = store.pool().begin().await.unwrap();
+    sqlx::query("SELECT doorbell.lock_stream('one')")
+        .execute(&mut *holder)
+        .await
+        .unwrap();
+    holder
+}
+
+fn append(store: &Store, event: FleetEvent) -> Append {
+    let store = (**store).clone();
+    tokio::spawn(async move { store.append(event).await })
+}
+
+/// The first waits for the lock, the others for the first.
+async fn line_up(store: &Store, events: impl IntoIterator<Item = FleetEvent>) -> Vec<Append> {
+    let mut events = events.into_iter();
+    let mut appends = vec![append(store, events.next().unwrap())];
+    wait_for_a_waiter(store).await;
+    appends.extend(events.map(|event| append(store, event)));
+    tokio::time::sleep(Duration::from_millis(50)).await; // so that they have come; if not, they come later
+    appends
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_shares_the_next_transaction() {
+    let store = Store::fresh().await;
+    let holder = hold(&store).await;
+    let appends = line_up(&store, (0..32).map(|number| event("one", &number.to_string()))).await;
+    let busy = store.pool().size() as usize - store.pool().num_idle();
+    assert_eq!(busy, 2, "the holder's connection, and one for all who wait");
+    // Another stream is not held up.
+    store.append(event("two", "")).await.unwrap();
+    holder.rollback().await.unwrap();
+
+    let mut seqs = BTreeSet::new();
+    for append in appends {
+        seqs.insert(append.await.unwrap().unwrap().seq());
+    }
+    assert_eq!(seqs, (1..=32).collect());
+    let transactions = store.psql("SELECT count(DISTINCT xid) FROM doorbell.events WHERE stream_key = 'one'");
+    let transactions: u64 = transactions.trim().parse().unwrap();
+    assert!(transactions <= 4, "{transactions}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_refused_spoils_nobody_elses() {
+    let store = Store::fresh().await;
+    let holder = hold(&store).await;
+    let events = (0..8).map(|number| {
+        let event = event("one", &number.to_string());
+        if number == 4 { event.with_seq(99) } else { event }
+    });
+    let appends = line_up(&store, events).await;
+    holder.rollback().await.unwrap();
+
+    let mut seqs = BTreeSet::new();
+    for (number, append) in appends.into_iter().enumerate() {
+        match append.await.unwrap() {
+            Err(StoreError::SeqConflict { actual: 99, .. }) => assert_eq!(number, 4),
+            appended => assert!(seqs.insert(appended.unwrap().seq()), "{number}"),
+        }
+    }
+    assert_eq!(seqs, (1..=7).collect());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_gives_up_leaves_the_turn_to_the_others() {
+    let store = Store::fresh().await;
+    let holder = hold(&store).await;
+    let mut appends = line_up(&store, (0..4).map(|number| event("one", &number.to_string()))).await;
+    for given_up in appends.drain(..2) {
+        given_up.abort();
+        assert!(given_up.await.unwrap_err().is_cancelled());
+    }
+    holder.rollback().await.unwrap();
+    for append in appends {
+        append.await.unwrap().unwrap();
+    }
+    // The stream is free.
+    store.append(event("one", "after")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_not_given_is_an_error_for_all_who_waited() {
+    let store = Store::fresh().await;
+    let holder = hold(&store).await;
+    let appends = line_up(&store, (0..3).map(|number| event("one", &number.to_string()))).await;
+    for append in appends {
+        assert!(matches!(append.await.unwrap(), Err(StoreError::LockTimeout)));
+    }
+    holder.rollback().await.unwrap();
+    assert_eq!(store.append(event("one", "after")).await.unwrap().seq(), 1);
+}
