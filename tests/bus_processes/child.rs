@@ -66,6 +66,18 @@ impl Child {
         self.process.try_wait().expect("it is ours").is_none()
     }
 
+    /// How much it has computed.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("it runs");
+        // The name before it is in parentheses and may contain any character. Linux counts hundredths of a second.
+        let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
+        let ticks: u64 = fields[11..13]
+            .iter()
+            .map(|ticks| ticks.parse::<u64>().expect("a number"))
+            .sum();
+        Duration::from_millis(10 * ticks)
+    }
+
     /// Waits for its end.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let begun = Instant::now();

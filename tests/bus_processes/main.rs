@@ -8,6 +8,7 @@
 
 mod chaos;
 mod child;
+mod idling;
 mod leaving;
 mod random;
 mod ringing;
@@ -37,6 +38,10 @@ const TESTS: &[(&str, fn())] = &[
         "p16_a_process_that_is_killed_leaves_nothing_behind",
         leaving::p16_a_process_that_is_killed_leaves_nothing_behind,
     ),
+    (
+        "ten_thousand_idle_subscriptions_cost_next_to_nothing",
+        idling::ten_thousand_idle_subscriptions_cost_next_to_nothing,
+    ),
     ("chaos_loses_nothing", chaos_loses_nothing),
 ];
 
@@ -49,6 +54,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["child", "late-ringer", url] => ringing::late_ringer(url),
+        ["child", "idler", url] => idling::idler(url),
         ["child", "leaver", url, how] => leaving::leaver(url, how),
         ["child", "publisher", url, seed] => chaos::publisher::run(url, number(seed)),
         ["child", "subscriber", url, seed] => chaos::subscriber::run(url, number(seed)),
