@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sqlx::PgPool;
 
 use super::bells::Bells;
@@ -43,6 +44,7 @@ use crate::store::Store;
 pub struct DistributedBusBuilder<E: StreamEvent> {
     store: Arc<dyn Store<E>>,
     pool: Option<PgPool>,
+    bell_url: Option<String>,
     listen: Option<ListenBuilder>,
     listen_set: bool,
     settings: Settings,
@@ -54,6 +56,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         Self {
             store,
             pool: None,
+            bell_url: None,
             listen: None,
             listen_set: false,
             settings: Settings {
@@ -76,7 +79,8 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
     /// lazily one that rings.
     pub fn url(mut self, url: &str) -> Self {
         self.listen = Some(ListenMultiplexer::builder().url(url));
-        self.pool = bell_pool(url);
+        self.pool = None;
+        self.bell_url = Some(url.to_owned());
         self
     }
 
@@ -92,6 +96,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             );
         }
         self.pool = Some(pool);
+        self.bell_url = None;
         self
     }
 
@@ -182,13 +187,15 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             bells: Bells::new(self.hub.pending_streams, Arc::clone(&counters)),
             counters,
             settings: self.settings,
-            pool: self.pool,
+            pool: self.pool.map_or_else(OnceLock::new, OnceLock::from),
+            bell_url: self.bell_url,
             runtime,
             health: HealthBoard::new(),
             nudges,
             watermark: tokio::sync::Mutex::new(None),
             listen,
             listener: OnceLock::new(),
+            starting: Mutex::new(()),
         });
         let _ = inner.start(); // outside a runtime: later
         Ok(DistributedBus {
@@ -258,7 +265,9 @@ fn invalid(setting: &'static str, value: impl Into<String>, bounds: &'static str
 
 /// One connection for bells, opened when the first one rings. None if the url is one that only the listener understands; then bells go
 /// over its connection.
-fn bell_pool(url: &str) -> Option<PgPool> {
+///
+/// Inside a runtime only.
+pub(super) fn bell_pool(url: &str) -> Option<PgPool> {
     sqlx::postgres::PgPoolOptions::new()
         .max_connections(1)
         .acquire_timeout(Duration::from_secs(2))

@@ -3,10 +3,12 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::sync::Notify;
 
 use super::bells::Bells;
+use super::builder::bell_pool;
 use super::health::HealthBoard;
 use super::runtime::Runtime;
 use super::{ear, reader, ringer, starter, sweeper};
@@ -36,7 +38,9 @@ pub(super) struct Inner<E: StreamEvent> {
     pub(super) counters: Arc<Counters>,
     pub(super) settings: Settings,
     /// For bells. None if they go over the listening connection.
-    pub(super) pool: Option<PgPool>,
+    pub(super) pool: OnceLock<PgPool>,
+    /// From which the pool is made when there is a runtime for it.
+    pub(super) bell_url: Option<String>,
     pub(super) runtime: Arc<Runtime>,
     pub(super) bells: Bells,
     pub(super) health: HealthBoard,
@@ -45,6 +49,8 @@ pub(super) struct Inner<E: StreamEvent> {
     pub(super) watermark: tokio::sync::Mutex<Option<Watermark>>,
     pub(super) listen: ListenBuilder,
     pub(super) listener: OnceLock<Result<ListenMultiplexer, BusError>>,
+    /// Held while the bus is started.
+    pub(super) starting: Mutex<()>,
 }
 
 /// How the parts wake each other.
@@ -58,12 +64,20 @@ pub(super) struct Nudges {
 }
 
 impl<E: StreamEvent> Inner<E> {
-    /// Starts the bus's tasks, if this is called from inside a tokio runtime for the first time.
+    /// Starts the bus's tasks, if this is called from inside a tokio runtime for the first time. When it has returned `Ok`, they run.
     pub(super) fn start(self: &Arc<Self>) -> Result<(), BusError> {
+        if self.listener.get().is_some() {
+            return Ok(());
+        }
+        // Who comes while another call starts the bus waits until it has, and does not find half of it.
+        let _starting = self.starting.lock();
         match self.runtime.enter() {
             None => return Err(BusError::NoRuntime),
             Some(false) => return Ok(()),
             Some(true) => {}
+        }
+        if let Some(pool) = self.bell_url.as_deref().and_then(bell_pool) {
+            let _ = self.pool.set(pool); // this is the only call that gets here
         }
         let listener = self.listen.clone().start().map_err(BusError::from);
         if let Err(error) = &listener {

@@ -47,7 +47,7 @@ pub(super) async fn ring<E: StreamEvent>(inner: Arc<Inner<E>>) {
 }
 
 pub(super) async fn send<E: StreamEvent>(inner: &Inner<E>, payloads: &[String]) -> Result<(), BusError> {
-    if let Some(pool) = &inner.pool
+    if let Some(pool) = inner.pool.get()
         && let Ok(Ok(mut connection)) = timeout(POOL_PATIENCE, pool.acquire()).await
     {
         // The simple protocol needs no prepared statement, so it goes through every pooler.

@@ -123,7 +123,7 @@ async fn sweep_all<E: StreamEvent>(inner: &Inner<E>) -> Result<(), StoreError> {
 }
 
 async fn look_at_queue<E: StreamEvent>(inner: &Inner<E>) {
-    let Some(pool) = &inner.pool else { return };
+    let Some(pool) = inner.pool.get() else { return };
     let usage = sqlx::query_scalar::<_, f64>("SELECT pg_notification_queue_usage()").persistent(false);
     if let Ok(Ok(usage)) = timeout(QUEUE_PATIENCE, usage.fetch_one(pool)).await {
         inner.health.queue_usage(usage);

@@ -1,5 +1,6 @@
 //! Reading: rows to records.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -103,6 +104,18 @@ pub(super) fn time(seconds_since_epoch: f64) -> Option<SystemTime> {
 
 /// The event of a payload, with the number of its row; or why there is none.
 fn decode<E: StreamEvent>(payload: &str, stream_key: &str, seq: u64) -> Result<E, Undecodable> {
+    // The decoder is not ours. If it panics, that is no reason to stop reading for all streams.
+    let decoded = catch_unwind(AssertUnwindSafe(|| decode_unguarded(payload, stream_key, seq)));
+    decoded.unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Err(Undecodable {
+            reason: format!("the decoder has panicked: {}", said.unwrap_or("without a message")),
+        })
+    })
+}
+
+fn decode_unguarded<E: StreamEvent>(payload: &str, stream_key: &str, seq: u64) -> Result<E, Undecodable> {
     let event: E = serde_json::from_str(payload).map_err(|error| Undecodable {
         reason: error.to_string(),
     })?;

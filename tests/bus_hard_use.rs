@@ -1,0 +1,13 @@
+//! The clustered bus in the hands of somebody who does everything at the wrong moment.
+
+#[path = "bus_support/mod.rs"]
+mod support;
+
+#[path = "bus_hard_use/payloads.rs"]
+mod payloads;
+#[path = "bus_hard_use/races.rs"]
+mod races;
+#[path = "bus_hard_use/runtimes.rs"]
+mod runtimes;
+#[path = "bus_hard_use/slow.rs"]
+mod slow;

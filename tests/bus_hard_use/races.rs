@@ -1,0 +1,152 @@
+//! Starts, subscriptions and ends that race with each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use doorbell::bus::{BusEvent, EventBus as _};
+use doorbell::store::Store as _;
+use futures::FutureExt as _;
+use throwaway_postgres::Database;
+
+use crate::support::progress::Progress;
+use crate::support::{builder, bus, event, eventually, expect, held, next, note, store};
+
+/// Everybody subscribes, in every way, from the first moment of the bus on, while events are committed. Whatever was committed
+/// after a subscription was ready comes, once, in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn subscriptions_race_with_the_start_and_with_commits() {
+    let database = Database::fresh().unwrap();
+    let store = store(&database.url()).await;
+    let there = bus(&database.url()).await;
+    let writer = tokio::spawn({
+        let there = there.clone();
+        async move {
+            for _ in 0..400 {
+                there.append_and_publish(note("agent-1", "hello")).await.unwrap();
+            }
+        }
+    });
+    let mut subscribers = Vec::new();
+    for _ in 0..10 {
+        let here = builder(&database.url(), &store).start().unwrap();
+        for kind in 0..4 {
+            let (here, store) = (here.clone(), store.clone());
+            subscribers.push(tokio::spawn(async move {
+                let mut subscription = match kind {
+                    0 => here.subscribe("agent-1"),
+                    1 => here.subscribe_all(),
+                    2 => here.subscribe_all_ready().await.unwrap(),
+                    _ => here.subscribe_from("agent-1", 0),
+                };
+                subscription.ready().await.unwrap();
+                let at_ready = store.high_water("agent-1").await.unwrap();
+                let mut last = None;
+                while last != Some(400) {
+                    let event = event(&mut subscription).await;
+                    match last {
+                        None if kind == 3 => assert_eq!(event.seq, 1),
+                        None => assert!(event.seq <= at_ready + 1, "{} after {at_ready}", event.seq),
+                        Some(last) => assert_eq!(event.seq, last + 1),
+                    }
+                    last = Some(event.seq);
+                    if kind != 3 && event.seq < 400 && at_ready == 400 {
+                        break;
+                    }
+                }
+            }));
+        }
+    }
+    writer.await.unwrap();
+    // For whoever was ready only after the last event, there is one more.
+    there.append_and_publish(note("agent-2", "end")).await.unwrap();
+    for subscriber in subscribers {
+        let subscriber = tokio::time::timeout(Duration::from_secs(20), subscriber).await;
+        match subscriber {
+            Ok(done) => done.unwrap(),
+            Err(_) => panic!("a subscriber waits for an event that has been committed"),
+        }
+    }
+}
+
+/// `ready` is given up half-way, a thousand times; so is the subscription.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_gives_up_waiting_leaves_nothing_behind() {
+    let database = Database::fresh().unwrap();
+    let bus = bus(&database.url()).await;
+    for n in 0..1000 {
+        let subscription = bus.subscribe(&format!("agent-{n}"));
+        assert!(subscription.ready().now_or_never().is_none_or(|ready| ready.is_ok()));
+        if n % 2 == 0 {
+            drop(subscription);
+        } else {
+            tokio::spawn(async move { subscription.ready().await });
+        }
+        let all = bus.subscribe_all_ready();
+        drop(tokio::time::timeout(Duration::from_micros(n), all).await);
+    }
+    eventually("all are gone", || held(&bus).1 == 0).await;
+    let mut one = bus.subscribe("agent-1");
+    one.ready().await.unwrap();
+    bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
+    expect(&mut one, "agent-1", 1..=1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_buses_in_one_process_hear_each_other() {
+    const MANY: usize = 20;
+    let database = Database::fresh().unwrap();
+    let store = store(&database.url()).await;
+    let mut buses = Vec::new();
+    let mut readers = Vec::new();
+    for _ in 0..MANY {
+        let bus = builder(&database.url(), &store).connect().await.unwrap();
+        readers.push(Progress::of(bus.subscribe_all_ready().await.unwrap(), 1));
+        buses.push(bus);
+    }
+    let writers = buses.iter().map(|bus| async move {
+        for _ in 0..10 {
+            bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
+        }
+    });
+    futures::future::join_all(writers).await;
+    for reader in &mut readers {
+        reader.reaches("agent-1", 10 * MANY as u64).await;
+    }
+}
+
+/// Two schemas and two channels on one database are two worlds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn buses_on_different_channels_and_schemas_do_not_meet() {
+    let database = Database::fresh().unwrap();
+    let mut worlds = Vec::new();
+    for name in ["one", "other"] {
+        let store = doorbell::store::PostgresStore::builder()
+            .schema(name)
+            .unwrap()
+            .channel(name)
+            .connect(&database.url())
+            .await
+            .unwrap();
+        store.migrate().await.unwrap();
+        let bus = builder(&database.url(), &Arc::new(store))
+            .channel(name)
+            .connect()
+            .await
+            .unwrap();
+        let all = bus.subscribe_all_ready().await.unwrap();
+        worlds.push((bus, all));
+    }
+    for (n, name) in ["one", "other"].into_iter().enumerate() {
+        worlds[n].0.append_and_publish(note("agent-1", name)).await.unwrap();
+    }
+    for (n, name) in ["one", "other"].into_iter().enumerate() {
+        let BusEvent::Event(event) = next(&mut worlds[n].1).await else {
+            panic!("an event")
+        };
+        assert_eq!(*event, {
+            let mut expected = note("agent-1", name);
+            expected.seq = 1;
+            expected
+        });
+    }
+}

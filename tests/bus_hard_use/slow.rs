@@ -1,0 +1,118 @@
+//! Subscribers that do not keep up: nothing is lost, or exactly what is said.
+
+use doorbell::bus::{BusEvent, DistributedBus, EventBus as _, OnSlow, SubscribeOptions};
+use doorbell::store::PostgresStore;
+use throwaway_postgres::Database;
+
+use crate::support::{builder, expect, next, note, store};
+
+const MANY: u64 = 1000;
+
+/// A bus that keeps few events in memory, and its store.
+async fn small(database: &Database) -> (std::sync::Arc<PostgresStore>, DistributedBus) {
+    let store = store(&database.url()).await;
+    let bus = builder(&database.url(), &store)
+        .stream_capacity(8)
+        .all_capacity(8)
+        .page(16)
+        .connect()
+        .await
+        .unwrap();
+    (store, bus)
+}
+
+async fn append_many(bus: &DistributedBus, stream: &str) {
+    for _ in 0..MANY / 100 {
+        let batch = (0..100).map(|_| note(stream, "hello")).collect();
+        bus.append_batch_and_publish(batch).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_subscriber_loses_nothing_by_default() {
+    let database = Database::fresh().unwrap();
+    let (_, here) = small(&database).await;
+    let (_, there) = small(&database).await;
+    let mut all = here.subscribe_all_ready().await.unwrap();
+    let mut one = here.subscribe("agent-1");
+    one.ready().await.unwrap();
+    append_many(&there, "agent-1").await;
+    append_many(&here, "agent-2").await;
+    expect(&mut one, "agent-1", 1..=MANY).await;
+    let mut last = std::collections::BTreeMap::new();
+    for _ in 0..2 * MANY {
+        let event = crate::support::event(&mut all).await;
+        let last = last.entry(event.agent_id.clone()).or_insert(0);
+        assert_eq!(event.seq, *last + 1);
+        *last = event.seq;
+    }
+    assert!(here.stats().lags > 0, "it was slow enough");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_subscriber_that_asks_for_it_is_told_exactly_what_it_missed() {
+    let database = Database::fresh().unwrap();
+    let (_, here) = small(&database).await;
+    let (_, there) = small(&database).await;
+    let report = SubscribeOptions::new().on_slow(OnSlow::Report);
+    let mut one = here.subscribe_with("agent-1", report);
+    one.ready().await.unwrap();
+    let mut fast = here.subscribe("agent-1");
+    fast.ready().await.unwrap();
+    append_many(&there, "agent-1").await;
+    expect(&mut fast, "agent-1", 1..=MANY).await; // all of it has come here
+    let (mut received, mut missed, mut last) = (0, 0, 0);
+    while received + missed < MANY {
+        match next(&mut one).await {
+            BusEvent::Event(event) => {
+                assert_eq!(event.seq, last + 1);
+                received += 1;
+                last = event.seq;
+            }
+            BusEvent::Lagged(events) => {
+                missed += events;
+                last += events;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((received + missed, last), (MANY, MANY));
+    assert!(missed > 0, "it was slow enough");
+}
+
+/// Retention takes what a slow subscriber has not had yet: it is told, and goes on behind the gap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn history_that_is_trimmed_while_a_subscriber_is_behind_is_a_gap() {
+    let database = Database::fresh().unwrap();
+    let (store, here) = small(&database).await;
+    let mut slow = here.subscribe("agent-1");
+    slow.ready().await.unwrap();
+    append_many(&here, "agent-1").await;
+    let trimmed = store.trim("agent-1", 900).await.unwrap();
+    assert_eq!(trimmed, 900);
+    let mut seqs = Vec::new();
+    let mut last = 0;
+    while last < MANY {
+        match next(&mut slow).await {
+            BusEvent::Event(event) => {
+                assert_eq!(event.seq, last + 1);
+                last = event.seq;
+            }
+            BusEvent::Gap(gap) => {
+                assert_eq!((&*gap.stream_key, *gap.seqs.start()), ("agent-1", last + 1));
+                last = *gap.seqs.end();
+                seqs.push(gap.seqs);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(seqs.len(), 1, "{seqs:?}");
+    assert_eq!(*seqs[0].end(), 900);
+    // So is whoever asks for what is no longer there.
+    let mut late = here.subscribe_from("agent-1", 0);
+    let BusEvent::Gap(gap) = next(&mut late).await else {
+        panic!("the gap")
+    };
+    assert_eq!(gap.seqs, 1..=900);
+    expect(&mut late, "agent-1", 901..=MANY).await;
+}
