@@ -23,8 +23,9 @@
 //! - `tokio`: receives inside tokio tasks take part in the cooperative budget.
 //! - `cluster`: the module `cluster`; brings serde.
 //! - `bus`: the modules `bus` and `store`, in memory; brings serde.
-//! - `postgres`: the bus over Postgres, its store, and the module `listen`; brings tokio, tokio-postgres and sqlx.
-//! - `metrics`: the bus's counters for the recorders of the `metrics` crate.
+//! - `postgres`: the bus over Postgres, its store, and the module `listen`; brings tokio, tokio-postgres 0.7 and sqlx 0.9, whose types
+//!   are those of the pools and transactions that are passed in.
+//! - `metrics`: the counters of `DistributedBus` for the recorders of the `metrics` crate, 0.24.
 //!
 //! Without features the crate depends on no async runtime and does no I/O; it runs on tokio, on any other executor, and on bare
 //! threads.
@@ -41,3 +42,8 @@ mod ringer;
 #[cfg(feature = "bus")]
 pub mod store;
 mod sync;
+
+/// The examples of the README, compiled.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../README.md")]
+mod readme {}

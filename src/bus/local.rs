@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt as _;
@@ -70,7 +71,7 @@ impl<E: StreamEvent> Clone for LocalBus<E> {
 }
 
 impl LocalBus {
-    /// A bus for [`FleetEvent`]s over a store of its own.
+    /// A bus for [`FleetEvent`]s over a store of its own. For events of another type there is `LocalBus::<Event>::default()`.
     ///
     /// ```
     /// let bus = doorbell::bus::LocalBus::new();
@@ -78,13 +79,14 @@ impl LocalBus {
     /// ```
     #[must_use]
     pub fn new() -> Self {
-        Self::over(MemoryStore::new())
+        Self::default()
     }
 }
 
-impl Default for LocalBus {
+impl<E: StreamEvent> Default for LocalBus<E> {
+    /// A bus for any events over a store of its own.
     fn default() -> Self {
-        Self::new()
+        Self::over(MemoryStore::default())
     }
 }
 
@@ -104,7 +106,7 @@ impl<E: StreamEvent> LocalBus<E> {
     pub fn over(store: MemoryStore<E>) -> Self {
         let bus = Arc::new(Bus {
             hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
-            pages: Pages::new(Arc::new(MemorySource(store.clone()))),
+            pages: Pages::new(Arc::new(MemorySource(store.clone())), Duration::ZERO), // it is all in memory as it is
             store,
             order: Mutex::new(()),
         });
@@ -149,20 +151,57 @@ impl<E: StreamEvent> LocalBus<E> {
         self.append_now(event)
     }
 
+    /// Appends several events, of one or more streams, delivers them, and returns them with their numbers: all of them or none.
+    /// Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As for [`append_and_publish`](Self::append_and_publish), for the first event that does not fit. Nothing is written then.
+    ///
+    /// ```
+    /// use doorbell::bus::{FleetEvent, LocalBus};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let bus = LocalBus::new();
+    /// let events = ["agent-1", "agent-2", "agent-1"].map(|agent| FleetEvent::custom(agent, "note", "hello"));
+    /// let stamped = bus.append_batch_and_publish(events.into()).await.unwrap();
+    /// assert_eq!(stamped.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 1, 2]);
+    /// # });
+    /// ```
+    pub async fn append_batch_and_publish(&self, events: Vec<E>) -> Result<Vec<E>, BusError> {
+        let events = {
+            let _order = self.bus.order.lock();
+            let events = self.bus.store.append_batch_now(events)?;
+            events.iter().for_each(|event| self.enqueue(event));
+            events
+        };
+        self.deliver();
+        Ok(events)
+    }
+
     fn append_now(&self, event: E) -> Result<E, BusError> {
-        let bus = &self.bus;
         let event = {
-            let _order = bus.order.lock();
-            let event = bus.store.append_now(event)?;
-            if bus.hub.enqueue(event.stream_key(), &Record::from_event(event.clone())) {
-                bus.hub.counters.events_delivered.add(1);
-                bus.hub.counters.events_local.add(1);
-            }
+            let _order = self.bus.order.lock();
+            let event = self.bus.store.append_now(event)?;
+            self.enqueue(&event);
             event
         };
-        self.catch_up();
-        bus.hub.flush();
+        self.deliver();
         Ok(event)
+    }
+
+    /// Queues an event that was appended just now. The caller holds the order.
+    fn enqueue(&self, event: &E) {
+        let hub = &self.bus.hub;
+        if hub.enqueue(event.stream_key(), &Record::from_event(event.clone())) {
+            hub.counters.events_delivered.add(1);
+            hub.counters.events_local.add(1);
+        }
+    }
+
+    fn deliver(&self) {
+        self.catch_up();
+        self.bus.hub.flush();
     }
 
     /// Events that came into the store by another way.

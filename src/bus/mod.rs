@@ -23,6 +23,9 @@
 //! # });
 //! ```
 //!
+//! Events of another type than [`FleetEvent`] implement [`StreamEvent`]; `LocalBus::<Event>::default()` and
+//! `DistributedBus::builder(store).url(url).connect()` make buses for them, the latter for the events of its store.
+//!
 //! # What a subscription gets
 //!
 //! - Every event that is committed after it is [ready](BusSubscription::ready); some that were committed shortly before, perhaps.

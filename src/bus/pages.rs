@@ -1,10 +1,12 @@
 //! History, read from the store for subscriptions that are behind: once for all that need the same part.
 //!
 //! A stream's history is cut into pages at fixed numbers, so that subscriptions at different places ask for the same one. Who comes
-//! while a page is read waits for that read; who comes soon after finds the page in memory.
+//! while a page is read waits for that read; who comes soon after finds the page in memory. Not for long: retention may have removed
+//! its events from the store, and then subscriptions are to be told so.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt as _;
@@ -65,20 +67,29 @@ type Place = (u64, u64);
 
 pub(crate) struct Pages<E> {
     source: Arc<dyn Source<E>>,
+    /// How long a page is kept for who comes next.
+    keep_for: Duration,
     kept: Mutex<Kept<E>>,
+}
+
+/// A page in memory, and when it was read.
+struct KeptPage<E> {
+    history: Arc<History<E>>,
+    read_at: Instant,
 }
 
 struct Kept<E> {
     reading: HashMap<Place, WeakShared<Read<E>>>,
-    pages: HashMap<Place, Arc<History<E>>>,
+    pages: HashMap<Place, KeptPage<E>>,
     /// The oldest first.
     order: VecDeque<Place>,
 }
 
 impl<E: Send + Sync + 'static> Pages<E> {
-    pub(crate) fn new(source: Arc<dyn Source<E>>) -> Arc<Self> {
+    pub(crate) fn new(source: Arc<dyn Source<E>>, keep_for: Duration) -> Arc<Self> {
         Arc::new(Self {
             source,
+            keep_for,
             kept: Mutex::new(Kept {
                 reading: HashMap::new(),
                 pages: HashMap::new(),
@@ -93,9 +104,11 @@ impl<E: Send + Sync + 'static> Pages<E> {
         let place = (stream.version, number);
         let mut kept = self.kept.lock();
         if let Some(page) = kept.pages.get(&place)
-            && page.reaches_beyond(seq)
+            && page.read_at.elapsed() < self.keep_for
+            && page.history.reaches_beyond(seq)
         {
-            return futures_util::future::ready(Some(Arc::clone(page))).boxed().shared();
+            let history = Arc::clone(&page.history);
+            return futures_util::future::ready(Some(history)).boxed().shared();
         }
         if let Some(reading) = kept.reading.get(&place).and_then(WeakShared::upgrade)
             && reading.peek().is_none()
@@ -123,12 +136,22 @@ impl<E: Send + Sync + 'static> Pages<E> {
         let kept = &mut *kept;
         kept.reading
             .retain(|_, reading| reading.upgrade().is_some_and(|reading| reading.peek().is_none()));
-        if kept.pages.insert(place, Arc::clone(history)).is_none() {
+        if self.keep_for.is_zero() {
+            return;
+        }
+        let page = KeptPage {
+            history: Arc::clone(history),
+            read_at: Instant::now(),
+        };
+        if kept.pages.insert(place, page).is_none() {
             kept.order.push_back(place);
         }
-        while kept.order.len() > KEPT {
-            let oldest = kept.order.pop_front().expect("it is not empty");
-            kept.pages.remove(&oldest);
+        while let Some(oldest) = kept.order.front() {
+            if kept.order.len() <= KEPT && kept.pages[oldest].read_at.elapsed() < self.keep_for {
+                return;
+            }
+            kept.pages.remove(oldest);
+            kept.order.pop_front();
         }
     }
 }

@@ -18,8 +18,12 @@ impl Counter {
     }
 }
 
+/// The histogram of how long events take from being appended to going out.
+#[cfg(all(feature = "metrics", feature = "postgres"))]
+pub(crate) const APPEND_TO_DELIVERY: &str = "doorbell_bus_append_to_delivery_seconds";
+
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident $metric:literal,)*) => {
+    ($(#[doc = $doc:literal] $name:ident $metric:literal,)*) => {
         #[derive(Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)*
@@ -39,7 +43,7 @@ macro_rules! counters {
         #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
         #[non_exhaustive]
         pub struct BusStats {
-            $($(#[$doc])* pub $name: u64,)*
+            $(#[doc = $doc] pub $name: u64,)*
         }
 
         impl Counters {
@@ -48,9 +52,20 @@ macro_rules! counters {
             }
 
             /// The figures, with the names under which the `metrics` crate's recorders get them.
-            #[cfg(feature = "metrics")]
+            #[cfg(all(feature = "metrics", feature = "postgres"))]
             pub(crate) fn report(&self) {
                 $(metrics::counter!($metric).absolute(self.$name.get());)*
+            }
+
+            /// What the figures mean, for recorders that show it.
+            #[cfg(all(feature = "metrics", feature = "postgres"))]
+            pub(crate) fn describe() {
+                $(metrics::describe_counter!($metric, metrics::Unit::Count, $doc.trim_start());)*
+                metrics::describe_histogram!(
+                    APPEND_TO_DELIVERY,
+                    metrics::Unit::Seconds,
+                    "From an event's append, by the server's clock, to its delivery, by this machine's."
+                );
             }
         }
     };

@@ -3,6 +3,9 @@
 //! A [`Store`] keeps any number of streams, each named by a key and numbered 1, 2, 3 without a gap. [`MemoryStore`] keeps them in this
 //! process; `PostgresStore` (feature `postgres`) keeps them for any number of processes; others need three methods.
 //!
+//! Where no type is said, events are [`FleetEvent`](crate::bus::FleetEvent)s: `MemoryStore::new()`, `PostgresStore::connect(url)`. For
+//! those of another type there are `MemoryStore::<Event>::default()` and `PostgresStore::<Event>::builder().connect(url)`.
+//!
 //! ```
 //! use doorbell::bus::FleetEvent;
 //! use doorbell::store::{MemoryStore, Store};

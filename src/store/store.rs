@@ -27,6 +27,8 @@ pub struct ReplayRange {
 /// have defaults that are right, and slower, or that say that the store does not know. A bus over a store that does not
 /// know relies on doorbells alone where it would ask.
 ///
+/// The methods are written with the attribute of the crate `async-trait` 0.1.
+///
 /// ```
 /// use std::collections::BTreeMap;
 /// use std::sync::Mutex;

@@ -139,8 +139,16 @@ async fn nobody_there() {
     // Nothing listens on the port of a server that has gone.
     let url = throwaway_postgres::Server::start().unwrap().url();
     let refused = PostgresStore::connect(&url).await;
-    assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
-    assert!(PostgresStore::connect("postgres://[").await.is_err());
+    let refused = refused.unwrap_err();
+    assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused:?}");
+    assert!(
+        refused.to_string().contains("Connection refused"),
+        "says why: {refused}"
+    );
+    for no_url in ["postgres://[", "host=localhost user=app", ""] {
+        let refused = PostgresStore::connect(no_url).await.unwrap_err();
+        assert!(refused.to_string().contains("as a URL such as"), "{refused}");
+    }
     // P15: all connections of the pool are taken.
     let store = Store::fresh().await;
     let options = sqlx::postgres::PgPoolOptions::new()

@@ -20,6 +20,9 @@ use crate::bus::{BusError, StreamEvent};
 use crate::listen::{ListenBuilder, ListenConfig, ListenMultiplexer};
 use crate::store::Store;
 
+/// How long history that was read stays in memory for other subscriptions; for so long they may get what retention has removed.
+const KEEP_HISTORY: Duration = Duration::from_secs(10);
+
 /// Builds a [`DistributedBus`]; from [`DistributedBus::builder`].
 ///
 /// ```
@@ -75,7 +78,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         }
     }
 
-    /// The server, for listening and for ringing: a connection string as libpq knows it. The bus opens one connection that listens, and
+    /// The server, for listening and for ringing: a connection string as libpq knows it, `postgres://…` or `host=… user=…`. The bus opens one connection that listens, and
     /// lazily one that rings.
     pub fn url(mut self, url: &str) -> Self {
         self.listen = Some(ListenMultiplexer::builder().url(url));
@@ -182,7 +185,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         let source = StoreSource::new(Arc::clone(&self.store), Arc::clone(&runtime), Arc::clone(&counters));
         let inner = Arc::new(Inner {
             hub: Arc::new(Hub::new(self.hub, Arc::clone(&counters), nudge)),
-            pages: Pages::new(Arc::new(source)),
+            pages: Pages::new(Arc::new(source), KEEP_HISTORY),
             store: self.store,
             bells: Bells::new(self.hub.pending_streams, Arc::clone(&counters)),
             counters,
@@ -208,7 +211,8 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
     ///
     /// # Errors
     ///
-    /// As `start`; and the connection cannot be made, or the server does not acknowledge the LISTEN. Then nothing is left behind.
+    /// As `start`; and the connection cannot be made, or the server does not acknowledge the LISTEN, after 10 s of trying
+    /// ([`ListenBuilder::subscribe_timeout`]). Then nothing is left behind.
     pub async fn connect(self) -> Result<DistributedBus<E>, BusError> {
         let bus = self.start()?;
         bus.listening().await?;

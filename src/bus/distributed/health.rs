@@ -113,7 +113,7 @@ impl HealthBoard {
         let latency = appended_at.map(|appended_at| now.duration_since(appended_at).unwrap_or_default());
         #[cfg(feature = "metrics")]
         if let Some(latency) = latency {
-            metrics::histogram!("doorbell_bus_append_to_delivery_seconds").record(latency);
+            metrics::histogram!(crate::bus::stats::APPEND_TO_DELIVERY).record(latency);
         }
         let mut last = self.last_delivery.lock();
         *last = (Some(now), latency.or(last.1));

@@ -116,6 +116,8 @@ impl<E: StreamEvent> Inner<E> {
         self.runtime.close();
         self.hub.close();
         self.health.closed();
+        #[cfg(feature = "metrics")]
+        self.counters.report(); // what the last sweep could not know
     }
 }
 

@@ -91,11 +91,14 @@ impl<E: StreamEvent> Clone for DistributedBus<E> {
 impl DistributedBus {
     /// A bus for [`FleetEvent`]s: connects to the server for doorbells, and returns when it listens.
     ///
-    /// Opens one connection that listens and, for the first bell, one that rings; the store has its own.
+    /// Opens one connection that listens and, for the first bell, one that rings; the store has its own. For events of another type
+    /// there is `DistributedBus::builder(store).url(url).connect()`.
     ///
     /// # Errors
     ///
-    /// The connection cannot be made, or the server does not acknowledge the LISTEN.
+    /// The connection cannot be made, or the server does not acknowledge the LISTEN, after 10 s of trying
+    /// ([`ListenBuilder::subscribe_timeout`](crate::listen::ListenBuilder::subscribe_timeout)). The store is not asked for anything:
+    /// whether it is ready, [`PostgresStore::check_migrated`](crate::store::PostgresStore::check_migrated) says.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -195,7 +198,8 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// # Errors
     ///
     /// The listening connection cannot be made, or the server does not acknowledge the LISTEN (a standby does not). Use
-    /// `subscribe_all` for a subscription that starts with polling then.
+    /// `subscribe_all` for a subscription that starts with polling then. A store that does not answer, or that lacks its tables, is no
+    /// error: this waits until it does, and [`health`](Self::health) says for what.
     ///
     /// ```no_run
     /// # async fn example(bus: doorbell::bus::DistributedBus) -> Result<(), doorbell::bus::BusError> {

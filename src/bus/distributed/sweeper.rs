@@ -20,6 +20,8 @@ const AT_A_TIME: usize = 1000;
 const QUEUE_PATIENCE: Duration = Duration::from_millis(100);
 
 pub(super) async fn sweep<E: StreamEvent>(inner: Arc<Inner<E>>) {
+    #[cfg(feature = "metrics")]
+    crate::bus::stats::Counters::describe();
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
     let mut due = Instant::now();
     // Anybody can ask for a sweep with a bad payload, so at most one comes early.

@@ -454,14 +454,14 @@ impl<E: Send + Sync + 'static> Hub<E> {
         self.table.lock().stream(slot).base
     }
 
-    /// Every stream, how far it is delivered, and where a late doorbell has last [lowered](NoticeKind::Lowered) it to.
+    /// Every stream, how far it is delivered, and where a late doorbell has last [lowered](super::NoticeKind::Lowered) it to.
     pub(crate) fn delivered(&self) -> Vec<(Slot, u64, Option<u64>)> {
         let table = self.table.lock();
         let delivered = |(slot, stream): (Slot, &Stream<E>)| Some((slot, stream.cursor?, stream.lowered));
         table.slots().filter_map(delivered).collect()
     }
 
-    /// Where a late doorbell has last [lowered](NoticeKind::Lowered) a stream to.
+    /// Where a late doorbell has last [lowered](super::NoticeKind::Lowered) a stream to.
     pub(crate) fn lowered(&self, slot: Slot) -> Option<u64> {
         self.table.lock().stream(slot).lowered
     }

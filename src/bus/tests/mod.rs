@@ -1,5 +1,6 @@
 //! Random schedules of everything that can happen to a bus, against what the contract promises.
 
+mod history;
 mod rewinds;
 mod rig;
 

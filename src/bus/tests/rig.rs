@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use proptest::prelude::*;
@@ -60,7 +61,7 @@ impl Bus {
         };
         Self {
             hub: Arc::new(Hub::new(settings, Arc::default(), Box::new(|| {}))),
-            pages: Pages::new(Arc::new(StoreSource(store.clone()))),
+            pages: Pages::new(Arc::new(StoreSource(store.clone())), Duration::from_secs(10)),
             store,
         }
     }

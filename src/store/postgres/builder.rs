@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, PgPool};
+use thiserror::Error;
 
 use super::error::{Doing, store_error};
 use super::schema::{InvalidSchemaName, Schema};
@@ -21,6 +22,9 @@ const POOL_SIZE: u32 = 3;
 
 /// How long an operation waits for a connection of that pool, connecting included.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the server may take to say why it takes no connection.
+const ASK_AGAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long another transaction may hold a stream before an append gives up.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -197,8 +201,9 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`] if the server cannot be reached; [`StoreError::Other`] if it refuses the connection or `url`
-    /// cannot be read.
+    /// [`StoreError::Unavailable`] if the server cannot be reached, after 5 s of trying; [`StoreError::Other`] at once if it refuses
+    /// the user or the database, or if `url` is not a URL such as `postgres://app@localhost/app`. (The other form that libpq
+    /// knows, `host=… user=…`, is for the listening connection only.)
     ///
     /// ```no_run
     /// use doorbell::bus::FleetEvent;
@@ -212,7 +217,7 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
     pub async fn connect(self, url: &str) -> Result<PostgresStore<E>, StoreError> {
         let schema = self.schema.unwrap_or_else(Schema::default_name);
         let failed = |error| store_error(error, &schema, Doing::Reading);
-        let mut options: PgConnectOptions = url.parse().map_err(failed)?;
+        let mut options: PgConnectOptions = url.parse().map_err(|error| StoreError::other(UnreadableUrl(error)))?;
         if self.transaction_pooler {
             options = options.statement_cache_capacity(0);
         }
@@ -228,13 +233,30 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
                     Ok(true)
                 })
             })
-            .connect_with(options)
-            .await
-            .map_err(failed)?;
+            .connect_with(options.clone())
+            .await;
+        let pool = match pool {
+            Ok(pool) => pool,
+            Err(sqlx::Error::PoolTimedOut) => return Err(failed(why_not(&options).await)),
+            Err(error) => return Err(failed(error)),
+        };
         let builder = Self {
             schema: Some(schema),
             ..self
         };
         Ok(builder.build(pool))
+    }
+}
+
+/// A connection string that is none, or not of the form that the pool knows.
+#[derive(Debug, Error)]
+#[error("the connection string cannot be read as a URL such as postgres://app@localhost/app: {0}")]
+struct UnreadableUrl(#[source] sqlx::Error);
+
+/// Why the pool got no connection in time. It tries again while a server refuses, and in the end knows only that time is over.
+async fn why_not(options: &PgConnectOptions) -> sqlx::Error {
+    match tokio::time::timeout(ASK_AGAIN_TIMEOUT, options.connect()).await {
+        Ok(Err(error)) => error,
+        Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
     }
 }

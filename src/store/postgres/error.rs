@@ -32,9 +32,13 @@ pub(super) fn store_error(error: sqlx::Error, schema: &Schema, doing: Doing<'_>)
             let database = database.downcast_ref::<PgDatabaseError>();
             from_server(database, schema, doing).unwrap_or_else(|| StoreError::other(error))
         }
+        sqlx::Error::PoolTimedOut => StoreError::Unavailable {
+            reason:
+                "no connection within the pool's time limit: the server takes none, or all of the pool's are in use"
+                    .to_owned(),
+        },
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
-        | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::Protocol(_) => StoreError::Unavailable {

@@ -162,7 +162,7 @@ mod tests {
             schema
                 .append
                 .0
-                .starts_with("SELECT \"a\"\"; DROP SCHEMA public; --\".append(")
+                .ends_with("FROM \"a\"\"; DROP SCHEMA public; --\".append_record($1, $2, $3, $4, $5, $6) AS r")
         );
     }
 
