@@ -100,3 +100,18 @@ async fn the_listener_is_terminated_and_nothing_is_lost() {
         assert_eq!(event.seq, seq);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connecting_fails_at_once_if_the_server_refuses() {
+    let database = Database::fresh().unwrap();
+    let url = database.url().replace(database.name(), "no_such_database");
+    let refused = timeout(
+        Duration::from_secs(5),
+        DistributedBus::connect(&url, Arc::new(MemoryStore::new())),
+    );
+    let error = refused
+        .await
+        .expect("long before the time limit of the LISTEN")
+        .unwrap_err();
+    assert!(error.to_string().contains("no_such_database"), "{error}");
+}

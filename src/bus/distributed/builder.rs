@@ -211,11 +211,14 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
     ///
     /// # Errors
     ///
-    /// As `start`; and the connection cannot be made, or the server does not acknowledge the LISTEN, after 10 s of trying
+    /// As `start`; and the first connection cannot be made, or the server does not acknowledge the LISTEN within 10 s
     /// ([`ListenBuilder::subscribe_timeout`]). Then nothing is left behind.
     pub async fn connect(self) -> Result<DistributedBus<E>, BusError> {
         let bus = self.start()?;
-        bus.listening().await?;
+        tokio::select! {
+            listening = bus.listening() => listening?,
+            reason = bus.first_failure() => return Err(reason),
+        }
         Ok(bus)
     }
 

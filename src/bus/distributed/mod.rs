@@ -26,6 +26,7 @@ pub use self::health::{BusHealth, BusState};
 use self::inner::Inner;
 use super::hub::Attached;
 use super::{BusError, BusStats, BusSubscription, EventBus, FleetEvent, StreamEvent, SubscribeOptions};
+use crate::listen::ListenState;
 use crate::store::{Record, Store, check_stream_key};
 
 /// The notification channel of a bus that is not told otherwise. Whoever rings from SQL rings here:
@@ -96,9 +97,9 @@ impl DistributedBus {
     ///
     /// # Errors
     ///
-    /// The connection cannot be made, or the server does not acknowledge the LISTEN, after 10 s of trying
-    /// ([`ListenBuilder::subscribe_timeout`](crate::listen::ListenBuilder::subscribe_timeout)). The store is not asked for anything:
-    /// whether it is ready, [`PostgresStore::check_migrated`](crate::store::PostgresStore::check_migrated) says.
+    /// The first connection cannot be made, or the server does not acknowledge the LISTEN within 10 s. To keep trying instead, take
+    /// [`new`](Self::new), or [`start`](DistributedBusBuilder::start) of the builder. The store is not asked for anything: whether it is
+    /// ready, [`PostgresStore::check_migrated`](crate::store::PostgresStore::check_migrated) says.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -190,6 +191,25 @@ impl<E: StreamEvent> DistributedBus<E> {
             Ok(())
         });
         listening.await.unwrap_or(Err(BusError::Closed))
+    }
+
+    /// Completes when the listening connection was tried and could not be made; with why.
+    async fn first_failure(&self) -> BusError {
+        let Ok(listener) = self.inner.listener() else {
+            return std::future::pending().await;
+        };
+        let mut changes = listener.health_changes();
+        loop {
+            let health = changes.latest();
+            if health.state == ListenState::Disconnected
+                && let Some(reason) = health.reason
+            {
+                return reason.into();
+            }
+            if changes.changed().await.is_none() {
+                return BusError::Closed;
+            }
+        }
     }
 
     /// As [`subscribe_all`](EventBus::subscribe_all), and returns when the subscription is ready: every event that is committed from
