@@ -1,0 +1,448 @@
+//! What a subscription does: from the ring while it keeps up, from the store's history where something is missing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_util::FutureExt as _;
+
+use super::OnSlow;
+use super::cursors::Cursors;
+use crate::bus::gate::Opened;
+use crate::bus::hub::{Attached, Hub, Item, Notice, NoticeKind, PastRewind, Slot, Start, StartGate, StreamRef};
+use crate::bus::pages::{Fetch, History, Pages};
+use crate::bus::{BusError, BusEvent, Gap, Rewound, StreamEvent};
+use crate::ring::{RecvError, Subscriber, coop};
+
+pub(super) struct Live<E: StreamEvent> {
+    hub: Arc<Hub<E>>,
+    pages: Arc<Pages<E>>,
+    feed: Subscriber<Item<E>>,
+    gate: StartGate,
+    stream: Option<StreamRef>,
+    on_slow: OnSlow,
+    phase: Phase,
+    /// Streams in which the ring is ahead, and up to which number.
+    behind: VecDeque<(Slot, u64)>,
+    reading: Option<Reading<E>>,
+    /// An item that waits for what comes before it.
+    held: Option<Item<E>>,
+    /// The last rewind that is known here, and what is to be said of those whose notices were missed.
+    rewinds: u64,
+    missed: VecDeque<BusEvent<E>>,
+    /// The subscriber says that it has had more than this process knows of.
+    claimed: Option<Claim>,
+}
+
+/// A start beyond what this process has delivered. It may have been delivered by another one, or read from the store; so the store
+/// is asked whether there is such an event.
+#[derive(Clone, Copy)]
+struct Claim {
+    /// The last number that the subscriber has had.
+    had: u64,
+    /// How far this process has delivered.
+    live: u64,
+}
+
+enum Phase {
+    /// Waits for the start; with the number after which the subscriber wants to begin, if it said so.
+    Starting {
+        gate: Opened<Result<Start, BusError>>,
+        after: Option<u64>,
+    },
+    Started(Cursors),
+    Ended,
+}
+
+/// A page of the history, on its way or under the finger.
+struct Reading<E> {
+    stream: StreamRef,
+    fetch: Fetch<E>,
+    /// The page that was read, and the next record in it.
+    page: Option<(Arc<History<E>>, usize)>,
+    /// Whether the store has been asked for the same once, and had nothing.
+    again: bool,
+}
+
+impl<E: StreamEvent> Drop for Live<E> {
+    fn drop(&mut self) {
+        self.hub
+            .detach(self.stream.as_ref().map(|stream| stream.slot), &self.gate);
+        self.gate.set(Err(BusError::Closed));
+    }
+}
+
+/// What an item comes to.
+enum Step<E> {
+    Yield(BusEvent<E>),
+    Continue,
+}
+
+impl<E: StreamEvent> Live<E> {
+    pub(super) fn new(
+        hub: Arc<Hub<E>>,
+        pages: Arc<Pages<E>>,
+        attached: Attached<E>,
+        after: Option<u64>,
+        on_slow: OnSlow,
+    ) -> Self {
+        let Attached {
+            feed,
+            gate,
+            stream,
+            rewinds,
+        } = attached;
+        let phase = Phase::Starting {
+            gate: Arc::clone(&gate).opened(),
+            after,
+        };
+        Self {
+            hub,
+            pages,
+            feed,
+            gate,
+            stream,
+            on_slow,
+            phase,
+            behind: VecDeque::new(),
+            reading: None,
+            held: None,
+            rewinds,
+            missed: VecDeque::new(),
+            claimed: None,
+        }
+    }
+
+    pub(super) fn gate(&self) -> &StartGate {
+        &self.gate
+    }
+
+    pub(super) fn stream_key(&self) -> Option<&str> {
+        self.stream.as_ref().map(|stream| &*stream.key)
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<BusEvent<E>>> {
+        loop {
+            match &mut self.phase {
+                Phase::Ended => return Poll::Ready(None),
+                Phase::Starting { gate, after } => {
+                    let after = *after;
+                    match ready!(gate.poll_unpin(cx)) {
+                        Ok(start) => self.begin(&start, after),
+                        Err(_) => self.phase = Phase::Ended,
+                    }
+                    continue;
+                }
+                Phase::Started(_) => {}
+            }
+            if let Some(item) = self.missed.pop_front() {
+                return Poll::Ready(Some(item));
+            }
+            if self.reading.is_some() {
+                match ready!(self.poll_history(cx)) {
+                    Step::Yield(item) => return Poll::Ready(Some(item)),
+                    Step::Continue => continue,
+                }
+            }
+            if let Some(&(slot, through)) = self.behind.front() {
+                let at = self.cursor(slot);
+                if at >= through {
+                    self.behind.pop_front();
+                } else {
+                    self.read_after(slot, at, false);
+                }
+                continue;
+            }
+            let step = match self.held.take() {
+                Some(item) => self.take(item),
+                None => match ready!(self.feed.poll_recv(cx)) {
+                    Ok(item) => self.take(item),
+                    Err(RecvError::Lagged(lagged)) => self.lagged(lagged.skipped),
+                    Err(RecvError::Closed) => {
+                        self.phase = Phase::Ended;
+                        Step::Continue
+                    }
+                },
+            };
+            if let Step::Yield(item) = step {
+                return Poll::Ready(Some(item));
+            }
+        }
+    }
+
+    fn cursor(&mut self, slot: Slot) -> u64 {
+        match &mut self.phase {
+            Phase::Started(cursors) => cursors.get(&self.hub, slot),
+            Phase::Starting { .. } | Phase::Ended => unreachable!("only a started subscription has items"),
+        }
+    }
+
+    fn set_cursor(&mut self, slot: Slot, seq: u64) {
+        if let Phase::Started(cursors) = &mut self.phase {
+            cursors.set(&self.hub, slot, seq);
+        }
+    }
+
+    fn begin(&mut self, start: &Start, after: Option<u64>) {
+        let (Some(after), &Start::One(live), Some(stream)) = (after, start, &self.stream) else {
+            self.phase = Phase::Started(Cursors::at(start));
+            return;
+        };
+        let stream = stream.clone();
+        if after > live {
+            self.claimed = Some(Claim { had: after, live });
+            self.phase = Phase::Started(Cursors::after(after - 1));
+            self.behind.push_back((stream.slot, after));
+            return;
+        }
+        self.phase = Phase::Started(Cursors::after(after));
+        self.behind.push_back((stream.slot, live));
+    }
+
+    /// An item of the feed.
+    fn take(&mut self, item: Item<E>) -> Step<E> {
+        match &item {
+            Item::Event { slot, seq, .. } => self.take_seq(*slot, *seq, item),
+            Item::Notice(notice) => {
+                let notice = Arc::clone(notice);
+                match notice.kind {
+                    NoticeKind::Undecodable { seq, .. } => self.take_seq(notice.slot, seq, item),
+                    _ => self.take_notice(&notice),
+                }
+            }
+        }
+    }
+
+    /// An item that has a number.
+    fn take_seq(&mut self, slot: Slot, seq: u64, item: Item<E>) -> Step<E> {
+        let at = self.cursor(slot);
+        if seq <= at {
+            return Step::Continue;
+        }
+        if seq > at + 1 {
+            match (self.on_slow, &self.stream) {
+                (OnSlow::Replay, _) => {
+                    self.behind.push_back((slot, seq - 1));
+                    self.held = Some(item);
+                    return Step::Continue;
+                }
+                (OnSlow::Report, Some(_)) => {
+                    self.set_cursor(slot, seq - 1);
+                    self.held = Some(item);
+                    return Step::Yield(BusEvent::Lagged(seq - 1 - at));
+                }
+                (OnSlow::Report, None) => {} // counted when the ring said so
+            }
+        }
+        self.set_cursor(slot, seq);
+        Step::Yield(match item {
+            Item::Event { event, .. } => BusEvent::Event(event),
+            Item::Notice(notice) => self.undecodable(slot, seq, &notice),
+        })
+    }
+
+    fn undecodable(&self, slot: Slot, seq: u64, notice: &Notice) -> BusEvent<E> {
+        let NoticeKind::Undecodable { reason, .. } = &notice.kind else {
+            unreachable!("the only notice with a number")
+        };
+        BusEvent::Undecodable {
+            stream_key: self.hub.stream_ref(slot).key,
+            seq,
+            reason: Arc::clone(reason),
+        }
+    }
+
+    fn take_notice(&mut self, notice: &Notice) -> Step<E> {
+        let slot = notice.slot;
+        let at = self.cursor(slot);
+        match notice.kind {
+            NoticeKind::Trimmed { through } if through > at => {
+                self.set_cursor(slot, through);
+                let stream_key = self.hub.stream_ref(slot).key;
+                Step::Yield(BusEvent::Gap(Gap {
+                    stream_key,
+                    seqs: at + 1..=through,
+                }))
+            }
+            NoticeKind::Rewound(rewind) => self.rewound(rewind).map_or(Step::Continue, Step::Yield),
+            NoticeKind::Lowered { to } => {
+                self.lower(slot, to);
+                Step::Continue
+            }
+            NoticeKind::Trimmed { .. } | NoticeKind::Undecodable { .. } => Step::Continue,
+        }
+    }
+
+    /// The history of a stream was replaced. What is to be said, if the subscriber has had events that are gone.
+    fn rewound(&mut self, rewind: PastRewind) -> Option<BusEvent<E>> {
+        let PastRewind {
+            number,
+            slot,
+            resume_after,
+            exact,
+        } = rewind;
+        if number <= self.rewinds {
+            return None;
+        }
+        self.rewinds = number;
+        self.behind.retain(|&(behind, _)| behind != slot);
+        let at = self.cursor(slot);
+        if at <= resume_after {
+            // What it has had is in both histories, and what it has not is read from the new one.
+            self.behind.push_back((slot, resume_after));
+            return None;
+        }
+        self.set_cursor(slot, resume_after);
+        let stream_key = self.hub.stream_ref(slot).key;
+        Some(BusEvent::Rewound(Rewound {
+            stream_key,
+            delivered: at,
+            resume_after,
+            exact,
+        }))
+    }
+
+    /// A doorbell rang for an event before the start.
+    fn lower(&mut self, slot: Slot, to: u64) {
+        if let Phase::Started(cursors) = &mut self.phase
+            && let Some(start) = cursors.lower(&self.hub, slot, to)
+        {
+            self.behind.push_back((slot, start));
+        }
+    }
+
+    /// The ring has passed over items.
+    fn lagged(&mut self, skipped: u64) -> Step<E> {
+        self.hub.counters.lags.add(1);
+        let own = self.stream.as_ref().map(|stream| stream.slot);
+        for rewind in self.hub.rewinds_after(self.rewinds, own) {
+            let said = self.rewound(rewind);
+            self.missed.extend(said);
+        }
+        match (self.on_slow, own) {
+            (_, Some(slot)) => {
+                if let Some(to) = self.hub.lowered(slot) {
+                    self.lower(slot, to);
+                }
+                // The next item shows what is missing, and there is one: the ring is full of them.
+                Step::Continue
+            }
+            (OnSlow::Report, None) => Step::Yield(BusEvent::Lagged(skipped)),
+            (OnSlow::Replay, None) => {
+                // A stream of which nothing more comes would not show it.
+                for (slot, through, lowered) in self.hub.delivered() {
+                    if let Some(to) = lowered {
+                        self.lower(slot, to);
+                    }
+                    if self.cursor(slot) < through {
+                        self.behind.push_back((slot, through));
+                    }
+                }
+                Step::Continue
+            }
+        }
+    }
+
+    fn read_after(&mut self, slot: Slot, at: u64, again: bool) {
+        let stream = self.hub.stream_ref(slot);
+        let fetch = self.pages.after(&stream, at);
+        self.reading = Some(Reading {
+            stream,
+            fetch,
+            page: None,
+            again,
+        });
+    }
+
+    fn poll_history(&mut self, cx: &mut Context<'_>) -> Poll<Step<E>> {
+        let reading = self.reading.as_mut().expect("the caller has looked");
+        let slot = reading.stream.slot;
+        if reading.page.is_none() {
+            match ready!(reading.fetch.poll_unpin(cx)) {
+                Some(page) => reading.page = Some((page, 0)),
+                None => {
+                    self.phase = Phase::Ended;
+                    return Poll::Ready(Step::Continue);
+                }
+            }
+        }
+        let (page, next) = reading.page.clone().expect("it has been read");
+        // A page is in memory, so it could be read without end.
+        ready!(coop::poll_proceed(cx)).made_progress();
+        let again = reading.again;
+        let key = Arc::clone(&reading.stream.key);
+        if let Some(claim) = self.claimed {
+            return Poll::Ready(self.judge(claim, &page, slot, key, again));
+        }
+        let at = self.cursor(slot);
+        if page.trimmed_through > at {
+            self.set_cursor(slot, page.trimmed_through);
+            self.reading = None;
+            let gap = Gap {
+                stream_key: key,
+                seqs: at + 1..=page.trimmed_through,
+            };
+            return Poll::Ready(Step::Yield(BusEvent::Gap(gap)));
+        }
+        let from = next + page.records[next..].partition_point(|past| past.seq <= at);
+        let Some(past) = page.records.get(from) else {
+            self.page_is_done(slot, at, from > 0 && next > 0, again);
+            return Poll::Ready(Step::Continue);
+        };
+        if past.seq != at + 1 {
+            self.page_is_done(slot, at, false, again);
+            return Poll::Ready(Step::Continue);
+        }
+        let item = match &past.event {
+            Ok(event) => BusEvent::Event(Arc::clone(event)),
+            Err(reason) => BusEvent::Undecodable {
+                stream_key: key,
+                seq: past.seq,
+                reason: Arc::clone(reason),
+            },
+        };
+        self.set_cursor(slot, at + 1);
+        self.reading.as_mut().expect("as above").page = Some((page, from + 1));
+        Poll::Ready(Step::Yield(item))
+    }
+
+    /// Whether the store has, or had, the event that the subscriber says it has had.
+    fn judge(&mut self, claim: Claim, page: &History<E>, slot: Slot, stream_key: Arc<str>, again: bool) -> Step<E> {
+        let Claim { had, live } = claim;
+        if page.trimmed_through >= had || page.records.iter().any(|past| past.seq == had) {
+            self.claimed = None;
+            self.set_cursor(slot, had);
+            return Step::Continue; // with the page, which may have what comes next
+        }
+        if !again {
+            // It may have been read before the event was there.
+            self.read_after(slot, had - 1, true);
+            return Step::Continue;
+        }
+        self.claimed = None;
+        self.reading = None;
+        self.behind.clear();
+        self.set_cursor(slot, live);
+        Step::Yield(BusEvent::Rewound(Rewound {
+            stream_key,
+            delivered: had,
+            resume_after: live,
+            exact: false,
+        }))
+    }
+
+    /// Nothing more in the page. If it had nothing at all for us the store does not have what the ring has shown; that is so only
+    /// while its history is being replaced, and then a notice is on its way.
+    fn page_is_done(&mut self, slot: Slot, at: u64, had_something: bool, again: bool) {
+        self.reading = None;
+        if had_something {
+            return; // what is still missing is in the next page
+        }
+        if again {
+            self.behind.retain(|&(behind, _)| behind != slot);
+            self.held = None;
+        } else {
+            self.read_after(slot, at, true);
+        }
+    }
+}
