@@ -115,3 +115,26 @@ async fn connecting_fails_at_once_if_the_server_refuses() {
         .unwrap_err();
     assert!(error.to_string().contains("no_such_database"), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_is_whole_though_nobody_rang_for_it() {
+    let database = Database::fresh().unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let builder = DistributedBus::builder(store.clone()).url(&database.url());
+    let bus = builder
+        .sweep_interval(Duration::from_secs(3600))
+        .connect()
+        .await
+        .unwrap();
+    let live = bus.subscribe("agent-1");
+    live.ready().await.unwrap();
+    store.append_now(note("agent-1", "nobody rings")).unwrap();
+    store.append_now(note("agent-1", "for these")).unwrap();
+    let mut history = bus.subscribe_from("agent-1", 0);
+    for seq in 1..=2 {
+        let BusEvent::Event(event) = next(&mut history).await else {
+            panic!()
+        };
+        assert_eq!(event.seq, seq);
+    }
+}

@@ -33,6 +33,9 @@ pub(super) struct Session {
     pub(super) upkeep: Upkeep,
     next_heartbeat: Instant,
     stood_since: Option<Instant>,
+    /// Behind a pooler, until the probe has arrived: a LISTEN might stay with a backend that is somebody else's in a moment, who
+    /// would get our notifications and need not expect any.
+    deaf: bool,
 }
 
 impl Session {
@@ -87,7 +90,9 @@ impl Session {
             upkeep: Upkeep::default(),
             next_heartbeat: Instant::now() + settings.heartbeat_interval,
             stood_since: None,
+            deaf: false,
         };
+        session.deaf = session.server.pooled && session.probe.is_enabled();
         // A pooled session may be another's in a moment: it is left as it is, until it is known to stay ours.
         if !session.server.pooled {
             session.claim(settings).await?;
@@ -123,10 +128,10 @@ impl Session {
 
     async fn serving(&mut self, owner: &mut Owner) -> Result<core::convert::Infallible, ListenError> {
         owner.shared.registry.start_over();
-        self.listen_to_all(owner).await?;
-        self.stood_since = Some(Instant::now());
-        owner.shared.count(|stats| stats.connects += 1);
-        self.tell(owner, Delivery::Unproven);
+        if !self.deaf {
+            self.stand(owner).await?;
+            self.tell(owner, Delivery::Unproven);
+        }
         if !self.probe.is_enabled() {
             owner.report.first(Ok(()));
         }
@@ -142,7 +147,7 @@ impl Session {
                 .next_due()
                 .is_some_and(|due| due <= std::time::Instant::now())
             {
-                self.follow(owner).await?;
+                self.keep_up(owner).await?;
             }
             // What came with the last answer is not left lying while the session idles; it may make something else due.
             if self.inbox.take_held() {
@@ -154,7 +159,7 @@ impl Session {
                     self.inbox.take(message?);
                     self.take_what_is_there().await?;
                 }
-                () = owner.shared.registry.changed.notified() => self.follow(owner).await?,
+                () = owner.shared.registry.changed.notified() => self.keep_up(owner).await?,
                 Some(request) = owner.requests.recv() => self.notify(owner, request).await?,
                 sent = self.probe.sent() => {
                     if let Some(outcome) = self.probe.was_sent(sent) {
@@ -164,6 +169,25 @@ impl Session {
                 () = sleep_until(due) => {}
             }
         }
+    }
+
+    /// Listens to every channel that is wanted.
+    async fn stand(&mut self, owner: &mut Owner) -> Result<(), ListenError> {
+        self.listen_to_all(owner).await?;
+        self.stood_since = Some(Instant::now());
+        owner.shared.count(|stats| stats.connects += 1);
+        Ok(())
+    }
+
+    /// Brings the server up to what is wanted now; or says that it would be in vain.
+    async fn keep_up(&mut self, owner: &mut Owner) -> Result<(), ListenError> {
+        if !self.deaf {
+            return self.follow(owner).await;
+        }
+        if self.probe.has_failed() {
+            owner.shared.registry.refuse_all(&ListenError::NotDelivered);
+        }
+        Ok(()) // else they wait for the probe
     }
 
     /// Notifications come in bursts; the rest of the work is not looked at between any two.
@@ -256,14 +280,24 @@ impl Session {
                 if self.server.pooled {
                     self.claim(&owner.settings).await?;
                 }
+                if std::mem::take(&mut self.deaf) {
+                    self.stand(owner).await?;
+                }
                 self.tell(owner, Delivery::Proven);
                 owner.report.first(Ok(()));
             }
             Outcome::NotArrived => {
                 self.tell(owner, Delivery::Failed);
+                if self.deaf {
+                    owner.shared.registry.refuse_all(&ListenError::NotDelivered);
+                }
                 owner.report.first(Err(ListenError::NotDelivered));
             }
             Outcome::NotSent(error) => {
+                if self.deaf {
+                    self.tell(owner, Delivery::Failed);
+                    owner.shared.registry.refuse_all(&error);
+                }
                 owner.report.update(|health| health.reason = Some(error));
                 owner.report.first(Ok(()));
             }

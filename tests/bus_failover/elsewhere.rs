@@ -48,6 +48,7 @@ async fn p10_behind_a_transaction_pooler_events_arrive_by_polling() {
             expect(subscription, "agent-1", seq..=seq).await;
         }
     }
+    assert_eq!(bus.health().since, health.since, "one change of state");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

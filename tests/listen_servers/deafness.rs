@@ -10,8 +10,9 @@ async fn a_pooler_in_transaction_mode_is_recognised() {
     let server = Server::start().unwrap();
     let pooler = Pooler::transaction_mode(&server).unwrap();
     let mux = ListenMultiplexer::builder().url(&pooler.url()).start().unwrap();
-    // LISTEN is accepted: nothing but the probe tells.
-    let jobs = within("the acknowledgement", mux.subscribe("jobs")).await.unwrap();
+    // LISTEN would be accepted, and stay with a backend that others use, too. So it is not even tried.
+    let refused = within("the refusal", mux.subscribe("jobs")).await;
+    assert!(matches!(refused, Err(ListenError::NotDelivered)), "{refused:?}");
     let deaf = until(&mux, "deafness", |health| health.delivery == Delivery::Failed).await;
     assert_eq!(deaf.state, ListenState::Degraded);
     assert!(deaf.server.unwrap().pooled);
@@ -19,7 +20,9 @@ async fn a_pooler_in_transaction_mode_is_recognised() {
     assert!(!mux.health().is_listening());
     // Sending works all the same.
     mux.notify("jobs", "into the void").await.unwrap();
-    drop(jobs);
+    // Who comes later is told at once.
+    let refused = within("the refusal", mux.subscribe("jobs")).await;
+    assert!(matches!(refused, Err(ListenError::NotDelivered)), "{refused:?}");
     // The shared backends keep none of our settings.
     let leaked = tokio_postgres_setting(&pooler, "statement_timeout").await;
     assert_eq!(leaked, "0");

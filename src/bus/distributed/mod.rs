@@ -39,7 +39,8 @@ pub const DEFAULT_CHANNEL: &str = "doorbell";
 /// streams that nobody here subscribes to are not read. A doorbell that is lost, by a crash, an outage or a pooler, costs time and never
 /// an event: on every reconnect and on a timer the bus looks in the store for what it was not told.
 ///
-/// Handles are cheap to clone. When the last one is dropped, or [`shutdown`](Self::shutdown) is called, subscriptions end.
+/// Handles are cheap to clone. When the last one is dropped, or [`shutdown`](Self::shutdown) is called, subscriptions end. Only
+/// `shutdown` still sends the bells that are waiting; without it the last events reach other processes by their sweep.
 ///
 /// # Runtime
 ///
@@ -217,7 +218,7 @@ impl<E: StreamEvent> DistributedBus<E> {
     ///
     /// # Errors
     ///
-    /// The listening connection cannot be made, or the server does not acknowledge the LISTEN (a standby does not). Use
+    /// The listening connection cannot be made, or the server does not acknowledge the LISTEN (a standby does not, and behind a pooler in transaction mode it would be in vain). Use
     /// `subscribe_all` for a subscription that starts with polling then. A store that does not answer, or that lacks its tables, is no
     /// error: this waits until it does, and [`health`](Self::health) says for what.
     ///
@@ -283,6 +284,15 @@ impl<E: StreamEvent> DistributedBus<E> {
     fn subscription(&self, attached: Result<Attached<E>, BusError>, options: SubscribeOptions) -> BusSubscription<E> {
         let _ = self.start(); // outside a runtime: later
         let (hub, pages) = (Arc::clone(&self.inner.hub), Arc::clone(&self.inner.pages));
+        if let (
+            Ok(Attached {
+                stream: Some(stream), ..
+            }),
+            Some(_),
+        ) = (&attached, options.after)
+        {
+            hub.check(stream);
+        }
         match attached {
             Ok(attached) => BusSubscription::new(hub, pages, attached, options.after, options.on_slow),
             Err(error) => BusSubscription::refused(error),

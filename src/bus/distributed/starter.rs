@@ -42,6 +42,7 @@ async fn listener_has_answered<E: StreamEvent>(inner: &Inner<E>) {
 }
 
 async fn start_waiting<E: StreamEvent>(inner: &Inner<E>) -> Result<(), StoreError> {
+    look_for_more(inner).await?;
     if inner.hub.baseline_wanted() {
         take_baseline(inner).await?;
     }
@@ -55,6 +56,32 @@ async fn start_waiting<E: StreamEvent>(inner: &Inner<E>) -> Result<(), StoreErro
         inner.health.store_answered();
         inner.hub.start(streams.into_iter().zip(high_waters));
         inner.nudges.reader.notify_one(); // for doorbells that came meanwhile
+    }
+}
+
+/// For subscriptions to history: what the store holds, also if nobody has rung for it.
+async fn look_for_more<E: StreamEvent>(inner: &Inner<E>) -> Result<(), StoreError> {
+    loop {
+        let streams = inner.hub.take_unchecked(AT_A_TIME);
+        if streams.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<_> = streams.iter().map(|stream| Arc::clone(&stream.key)).collect();
+        match inner.store.high_waters(&keys).await {
+            Ok(high_waters) => {
+                inner.health.store_answered();
+                for (key, high_water) in keys.iter().zip(high_waters) {
+                    inner.hub.found(key, high_water);
+                }
+                inner.nudges.reader.notify_one();
+            }
+            Err(error) => {
+                for stream in &streams {
+                    inner.hub.check(stream);
+                }
+                return Err(error);
+            }
+        }
     }
 }
 

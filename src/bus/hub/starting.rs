@@ -23,6 +23,35 @@ impl<E: Send + Sync + 'static> Hub<E> {
             .collect()
     }
 
+    /// Somebody wants all that the store holds of a stream now, also what nobody has rung for.
+    pub(crate) fn check(&self, stream: &StreamRef) {
+        let mut table = self.table.lock();
+        let live = table
+            .current(stream.slot, stream.version)
+            .is_some_and(|stream| stream.cursor.is_some());
+        if live && !table.unchecked.contains(&stream.slot) {
+            table.unchecked.push(stream.slot);
+            drop(table);
+            (self.nudge)();
+        }
+    }
+
+    /// Streams whose high-water mark the worker has to ask for, and to tell as [found](Self::found).
+    pub(crate) fn take_unchecked(&self, max: usize) -> Vec<StreamRef> {
+        let mut table = self.table.lock();
+        let now = table.unchecked.len().min(max);
+        let slots: Vec<_> = table.unchecked.drain(..now).collect();
+        let streams = slots.into_iter().filter_map(|slot| {
+            let stream = table.streams.get(slot.index())?.as_ref()?;
+            Some(StreamRef {
+                slot,
+                key: Arc::clone(&stream.key),
+                version: stream.version,
+            })
+        });
+        streams.collect()
+    }
+
     /// The high-water marks of streams that had no cursor: their subscriptions start there.
     pub(crate) fn start(&self, high_waters: impl IntoIterator<Item = (StreamRef, u64)>) {
         let mut opened = Vec::new();

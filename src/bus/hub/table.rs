@@ -91,6 +91,8 @@ pub(super) struct Table<E: Send + Sync + 'static> {
     pub(super) rewinds: VecDeque<PastRewind>,
     /// Streams without a cursor.
     pub(super) unstarted: Vec<Slot>,
+    /// Streams whose high-water mark somebody wants to know for sure.
+    pub(super) unchecked: Vec<Slot>,
     /// Something was announced that the table had no room for, or nobody could read.
     pub(super) sweep_wanted: bool,
     pub(super) closed: bool,
@@ -226,6 +228,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
                 unverified: HashMap::new(),
                 rewinds: VecDeque::new(),
                 unstarted: Vec::new(),
+                unchecked: Vec::new(),
                 sweep_wanted: false,
                 closed: false,
                 collect_at: 64,
