@@ -61,7 +61,7 @@ fn fraction(of: Duration, random: u64) -> Duration {
 }
 
 /// A random number from the standard library's hasher keys; good enough to spread clients and to name probes.
-pub(super) fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(std::time::Instant::now())
 }
 

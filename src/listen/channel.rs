@@ -129,7 +129,7 @@ pub(super) fn push_identifier(sql: &mut String, name: &str) {
 }
 
 /// Writes `text` as a literal that means the same whatever `standard_conforming_strings` says.
-pub(super) fn push_literal(sql: &mut String, text: &str) {
+pub(crate) fn push_literal(sql: &mut String, text: &str) {
     sql.push_str("E'");
     for c in text.chars() {
         if matches!(c, '\'' | '\\') {

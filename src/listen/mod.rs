@@ -73,7 +73,9 @@ mod subscription;
 mod upkeep;
 
 pub use backoff::Backoff;
+pub(crate) use backoff::random;
 pub use builder::ListenBuilder;
+pub(crate) use channel::push_literal;
 pub use channel::{InvalidChannel, InvalidPayload, MAX_CHANNEL_BYTES, MAX_PAYLOAD_BYTES};
 pub use config::{ListenConfig, Tls};
 pub use error::{ListenError, ServerError};

@@ -34,12 +34,10 @@ pub(super) fn jittered(interval: Duration) -> Duration {
     interval.mul_f64(0.9 + 0.2 * random())
 }
 
-/// Between 0 and 1. The standard library's hash keys are random, which is good enough to spread processes in time.
+/// Between 0 and 1.
 fn random() -> f64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    let bits = RandomState::new().hash_one(0_u8) >> 11;
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-    let fraction = bits as f64 / (1_u64 << 53) as f64;
+    let fraction = (crate::listen::random() >> 11) as f64 / (1_u64 << 53) as f64;
     fraction
 }
 

@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::backoff::Backoff;
 use super::inner::Inner;
 use crate::bus::{BusError, StreamEvent};
+use crate::listen::push_literal;
 use crate::store::StoreError;
 
 /// How long a bell waits for a connection of the pool, before it goes over the listening connection.
@@ -82,34 +83,10 @@ fn statement(channel: &str, payloads: &[String]) -> String {
     let mut statement = format!("SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}', true)");
     for payload in payloads {
         statement.push_str(", pg_notify(");
-        quote(&mut statement, channel);
+        push_literal(&mut statement, channel);
         statement.push_str(", ");
-        quote(&mut statement, payload);
+        push_literal(&mut statement, payload);
         statement.push(')');
     }
     statement
-}
-
-/// A literal that means the same whatever `standard_conforming_strings` says.
-fn quote(statement: &mut String, text: &str) {
-    statement.push_str("E'");
-    for character in text.chars() {
-        if matches!(character, '\'' | '\\') {
-            statement.push(character);
-        }
-        statement.push(character);
-    }
-    statement.push('\'');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn literals_are_quoted() {
-        let mut literal = String::new();
-        quote(&mut literal, r"it's a \ 🔔");
-        assert_eq!(literal, r"E'it''s a \\ 🔔'");
-    }
 }
