@@ -1,7 +1,6 @@
 //! Appends of one process to one stream: they wait without a connection, and share transactions.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use doorbell::bus::{FleetEvent, StreamEvent as _};
 use doorbell::store::{Store as _, StoreError};
@@ -34,8 +33,12 @@ async fn line_up(store: &Store, events: impl IntoIterator<Item = FleetEvent>) ->
     let mut events = events.into_iter();
     let mut appends = vec![append(store, events.next().unwrap())];
     wait_for_a_waiter(store).await;
-    appends.extend(events.map(|event| append(store, event)));
-    tokio::time::sleep(Duration::from_millis(50)).await; // so that they have come; if not, they come later
+    for event in events {
+        let store = (**store).clone();
+        let mut append = Box::pin(async move { store.append(event).await });
+        assert!(futures::poll!(&mut append).is_pending(), "it has lined up");
+        appends.push(tokio::spawn(append));
+    }
     appends
 }
 
