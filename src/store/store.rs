@@ -143,4 +143,8 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
     async fn identities(&self, places: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
         Ok(vec![None; places.len()])
     }
+
+    /// The bus says: the server has been away, and takes connections again. A store whose connections wait longer and longer
+    /// between their attempts may try at once. Must not block. The default does nothing.
+    fn server_is_back(&self) {}
 }

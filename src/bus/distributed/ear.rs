@@ -27,6 +27,9 @@ pub(super) async fn listen<E: StreamEvent>(inner: Arc<Inner<E>>, listener: Liste
         inner.health.listener(listening, health.reason.map(Into::into));
         if listening != was_listening {
             was_listening = listening;
+            if listening {
+                inner.store.server_is_back();
+            }
             inner.nudges.away.store(true, Ordering::Release); // pairs with the sweeper's swap
             inner.nudges.sweeper.notify_one();
         }

@@ -192,7 +192,8 @@ impl<E: StreamEvent> PostgresStore<E> {
     }
 
     async fn acquire(&self) -> Result<PoolConnection<Postgres>, StoreError> {
-        self.shared.pool.acquire().await.map_err(|error| self.read_error(error))
+        let acquired = self.shared.connections.acquire().await;
+        acquired.map_err(|error| self.read_error(error))
     }
 
     /// No answer came in time. It may still come, so nobody else is to have this connection.

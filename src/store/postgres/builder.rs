@@ -8,6 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, PgPool};
 use thiserror::Error;
 
+use super::connect::Connections;
 use super::error::{Doing, store_error};
 use super::schema::{InvalidSchemaName, Schema};
 use super::{PostgresStore, Shared};
@@ -182,7 +183,7 @@ impl<E> PostgresStoreBuilder<E> {
         let schema = self.schema.unwrap_or_else(Schema::default_name);
         PostgresStore {
             shared: Arc::new(Shared {
-                pool,
+                connections: Connections::new(pool),
                 schema,
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
                 answer_timeout: self.answer_timeout,

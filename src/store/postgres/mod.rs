@@ -2,6 +2,7 @@
 
 mod append;
 mod builder;
+mod connect;
 mod error;
 mod migrate;
 mod read;
@@ -19,6 +20,7 @@ use async_trait::async_trait;
 use sqlx::{PgPool, Row as _};
 
 pub use self::builder::{DEFAULT_SCHEMA, PostgresStoreBuilder};
+use self::connect::Connections;
 pub use self::schema::InvalidSchemaName;
 use self::schema::Schema;
 use self::turns::Turns;
@@ -71,7 +73,7 @@ pub struct PostgresStore<E = FleetEvent> {
 }
 
 struct Shared {
-    pool: PgPool,
+    connections: Connections,
     schema: Schema,
     lock_timeout_ms: i32,
     answer_timeout: Duration,
@@ -93,7 +95,7 @@ impl<E> fmt::Debug for PostgresStore<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore")
             .field("schema", &self.shared.schema.name())
-            .field("connections", &self.shared.pool.size())
+            .field("connections", &self.shared.connections.pool.size())
             .finish_non_exhaustive()
     }
 }
@@ -154,7 +156,7 @@ impl<E> PostgresStore<E> {
     /// ```
     #[must_use]
     pub fn pool(&self) -> &PgPool {
-        &self.shared.pool
+        &self.shared.connections.pool
     }
 
     /// The schema's name, as it was given.
@@ -189,7 +191,7 @@ impl<E> PostgresStore<E> {
     pub async fn migrate(&self) -> Result<(), StoreError> {
         let mut connection = self
             .shared
-            .pool
+            .connections
             .acquire()
             .await
             .map_err(|error| self.read_error(error))?;
@@ -287,5 +289,9 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
 
     async fn identities(&self, places: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
         self.read_identities(places).await
+    }
+
+    fn server_is_back(&self) {
+        self.shared.connections.server_is_back();
     }
 }

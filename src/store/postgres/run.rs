@@ -24,11 +24,11 @@ impl<E> PostgresStore<E> {
         query: Query<'_, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>, sqlx::Error> {
         let Shared {
-            pool,
+            connections,
             transaction_pooler,
             ..
         } = &*self.shared;
-        let mut connection = pool.acquire().await?;
+        let mut connection = connections.acquire().await?;
         let answer = timeout(limit, rows(&mut connection, query, *transaction_pooler)).await;
         answer.unwrap_or_else(|_| {
             // Its answer may still come, or never: nobody else is to have this connection.
