@@ -4,16 +4,16 @@ use std::time::SystemTime;
 
 use serde_json::value::RawValue;
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
 use sqlx::types::Json;
-use sqlx::{Connection as _, PgConnection, Postgres};
+use sqlx::{PgConnection, Postgres};
 use tokio::time::timeout;
 
 use super::PostgresStore;
 use super::error::{Doing, store_error};
 use super::read::{event_id, time};
-use super::run::no_answer;
-use super::turns::payloads;
+use super::run::{no_answer, rows};
 use crate::bus::StreamEvent;
 use crate::store::{EventId, Record, StoreError, check_stream_key};
 
@@ -134,18 +134,10 @@ impl<E: StreamEvent> PostgresStore<E> {
 
     /// One event, in a transaction of its own.
     pub(super) async fn append_outgoing(&self, stream_key: &str, outgoing: &Outgoing) -> Result<Stamp, StoreError> {
-        let mut connection = self.acquire().await?;
-        let append = async {
-            if !self.shared.transaction_pooler {
-                return self.append_one(&mut *connection, stream_key, outgoing, false).await;
-            }
-            let mut transaction = connection.begin().await.map_err(|error| self.read_error(error))?;
-            let stamp = self.append_one(&mut *transaction, stream_key, outgoing, false).await?;
-            transaction.commit().await.map_err(|error| self.read_error(error))?;
-            Ok(stamp)
-        };
-        let appended = timeout(self.lock_limit(), append).await;
-        appended.unwrap_or_else(|_| Err(self.give_up(connection)))
+        let query = self.append_one(stream_key, outgoing, false);
+        let rows = self.append_on_its_own(stream_key, query).await?;
+        let row = rows.first().ok_or_else(|| self.read_error(sqlx::Error::RowNotFound))?;
+        self.stamp(row)
     }
 
     /// Several events of one stream, in a transaction of their own.
@@ -164,90 +156,91 @@ impl<E: StreamEvent> PostgresStore<E> {
         let stream_keys: Vec<&str> = events.iter().map(StreamEvent::stream_key).collect();
         let stamps = self.append_many_alone(&stream_keys, &outgoing).await;
         let stamps = stamps.map_err(|error| with_actual(error, &events))?;
-        Ok(events
-            .into_iter()
-            .zip(stamps)
-            .map(|(event, stamp)| stamp.on(event))
-            .collect())
+        Ok(on_all(stamps, events))
     }
 
     async fn append_many_alone(&self, stream_keys: &[&str], outgoing: &[Outgoing]) -> Result<Vec<Stamp>, StoreError> {
-        if outgoing.is_empty() {
+        let Some(first) = stream_keys.first() else {
             return Ok(Vec::new());
-        }
-        let mut connection = self.acquire().await?;
-        let append = async {
-            if !self.shared.transaction_pooler {
-                return self.append_many(&mut *connection, stream_keys, outgoing, false).await;
-            }
-            let mut transaction = connection.begin().await.map_err(|error| self.read_error(error))?;
-            let stamps = self
-                .append_many(&mut *transaction, stream_keys, outgoing, false)
-                .await?;
-            transaction.commit().await.map_err(|error| self.read_error(error))?;
-            Ok(stamps)
         };
-        let appended = timeout(self.lock_limit(), append).await;
-        appended.unwrap_or_else(|_| Err(self.give_up(connection)))
+        let query = self.append_many(stream_keys, outgoing, false);
+        let rows = self.append_on_its_own(first, query).await?;
+        rows.iter().map(|row| self.stamp(row)).collect()
     }
 
-    async fn acquire(&self) -> Result<PoolConnection<Postgres>, StoreError> {
+    /// Runs a statement that waits for locks.
+    async fn append_on_its_own(
+        &self,
+        stream_key: &str,
+        query: Query<'_, Postgres, PgArguments>,
+    ) -> Result<Vec<PgRow>, StoreError> {
+        let mut connection = self.acquire().await?;
+        let append = rows(&mut connection, query, self.shared.transaction_pooler);
+        match timeout(self.lock_limit(), append).await {
+            Ok(appended) => appended.map_err(|error| self.append_error(error, stream_key)),
+            Err(_) => Err(self.give_up(&mut connection)),
+        }
+    }
+
+    pub(super) async fn acquire(&self) -> Result<PoolConnection<Postgres>, StoreError> {
         let acquired = self.shared.connections.acquire().await;
         acquired.map_err(|error| self.read_error(error))
     }
 
     /// No answer came in time. It may still come, so nobody else is to have this connection.
-    fn give_up(&self, mut connection: PoolConnection<Postgres>) -> StoreError {
+    pub(super) fn give_up(&self, connection: &mut PoolConnection<Postgres>) -> StoreError {
         connection.close_on_drop();
         self.read_error(no_answer(self.lock_limit()))
     }
 
-    async fn append_with<'c, X>(&self, executor: X, event: E, ring: bool) -> Result<Appended<E>, StoreError>
-    where
-        X: sqlx::Executor<'c, Database = Postgres>,
-    {
+    pub(super) fn append_error(&self, error: sqlx::Error, stream_key: &str) -> StoreError {
+        store_error(error, &self.shared.schema, Doing::Appending(stream_key))
+    }
+
+    async fn append_with(
+        &self,
+        transaction: &mut PgConnection,
+        event: E,
+        ring: bool,
+    ) -> Result<Appended<E>, StoreError> {
         let outgoing = Outgoing::new(&event)?;
-        match self.append_one(executor, event.stream_key(), &outgoing, ring).await {
-            Ok(stamp) => Ok(stamp.on(event)),
+        let stream_key = event.stream_key();
+        let appended = self
+            .append_one(stream_key, &outgoing, ring)
+            .fetch_one(transaction)
+            .await;
+        match appended.map_err(|error| self.append_error(error, stream_key)) {
+            Ok(row) => Ok(self.stamp(&row)?.on(event)),
             Err(error) => Err(with_actual(error, &[event])),
         }
     }
 
-    async fn append_batch_with<'c, X>(
+    async fn append_batch_with(
         &self,
-        executor: X,
+        transaction: &mut PgConnection,
         events: Vec<E>,
         ring: bool,
-    ) -> Result<Vec<Appended<E>>, StoreError>
-    where
-        X: sqlx::Executor<'c, Database = Postgres>,
-    {
-        if events.is_empty() {
-            return Ok(Vec::new());
-        }
+    ) -> Result<Vec<Appended<E>>, StoreError> {
         let outgoing = events.iter().map(Outgoing::new).collect::<Result<Vec<_>, _>>()?;
         let stream_keys: Vec<&str> = events.iter().map(StreamEvent::stream_key).collect();
-        let stamps = self.append_many(executor, &stream_keys, &outgoing, ring).await;
-        let stamps = stamps.map_err(|error| with_actual(error, &events))?;
-        Ok(events
-            .into_iter()
-            .zip(stamps)
-            .map(|(event, stamp)| stamp.on(event))
-            .collect())
+        let Some(first) = stream_keys.first() else {
+            return Ok(Vec::new());
+        };
+        let query = self.append_many(&stream_keys, &outgoing, ring);
+        let appended = query.fetch_all(transaction).await;
+        let rows = appended.map_err(|error| with_actual(self.append_error(error, first), &events))?;
+        let stamps = rows.iter().map(|row| self.stamp(row)).collect::<Result<Vec<_>, _>>()?;
+        Ok(on_all(stamps, events))
     }
 
-    async fn append_one<'c, X>(
-        &self,
-        executor: X,
-        stream_key: &str,
-        outgoing: &Outgoing,
+    fn append_one<'q>(
+        &'q self,
+        stream_key: &'q str,
+        outgoing: &'q Outgoing,
         ring: bool,
-    ) -> Result<Stamp, StoreError>
-    where
-        X: sqlx::Executor<'c, Database = Postgres>,
-    {
+    ) -> Query<'q, Postgres, PgArguments> {
         let shared = &*self.shared;
-        let row = sqlx::query(&shared.schema.append)
+        sqlx::query(&shared.schema.append)
             .bind(stream_key)
             .bind(Json(&outgoing.payload))
             .bind(outgoing.expected)
@@ -255,36 +248,33 @@ impl<E: StreamEvent> PostgresStore<E> {
             .bind(&*shared.channel)
             .bind(shared.lock_timeout_ms)
             .persistent(!shared.transaction_pooler)
-            .fetch_one(executor)
-            .await
-            .map_err(|error| store_error(error, &shared.schema, Doing::Appending(stream_key)))?;
-        self.stamp(&row)
     }
 
-    async fn append_many<'c, X>(
-        &self,
-        executor: X,
-        stream_keys: &[&str],
-        outgoing: &[Outgoing],
+    fn append_many<'q>(
+        &'q self,
+        stream_keys: &'q [&'q str],
+        outgoing: &'q [Outgoing],
         ring: bool,
-    ) -> Result<Vec<Stamp>, StoreError>
-    where
-        X: sqlx::Executor<'c, Database = Postgres>,
-    {
+    ) -> Query<'q, Postgres, PgArguments> {
         let shared = &*self.shared;
+        let payloads: Vec<Json<&RawValue>> = outgoing.iter().map(|one| Json(&*one.payload)).collect();
         let expected: Vec<i64> = outgoing.iter().map(|one| one.expected).collect();
-        let rows = sqlx::query(&shared.schema.append_many)
+        sqlx::query(&shared.schema.append_many)
             .bind(stream_keys)
-            .bind(payloads(outgoing))
-            .bind(&expected)
+            .bind(payloads)
+            .bind(expected)
             .bind(ring)
             .bind(&*shared.channel)
             .bind(shared.lock_timeout_ms)
             .persistent(!shared.transaction_pooler)
-            .fetch_all(executor)
-            .await
-            .map_err(|error| store_error(error, &shared.schema, Doing::Appending(stream_keys[0])))?;
-        rows.iter().map(|row| self.stamp(row)).collect()
+    }
+
+    /// The stamp, or none if the stream was taken.
+    pub(super) fn stamp_unless_taken(&self, row: &PgRow) -> Result<Option<Stamp>, StoreError> {
+        match self.get::<Option<i64>>(row, 0)? {
+            Some(_) => self.stamp(row).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn stamp(&self, row: &PgRow) -> Result<Stamp, StoreError> {
@@ -301,7 +291,7 @@ impl<E: StreamEvent> PostgresStore<E> {
 /// An event as it goes to the server.
 pub(super) struct Outgoing {
     pub(super) payload: Box<RawValue>,
-    expected: i64,
+    pub(super) expected: i64,
 }
 
 impl Outgoing {
@@ -330,6 +320,11 @@ impl Stamp {
             appended_at: self.appended_at,
         }
     }
+}
+
+fn on_all<E: StreamEvent>(stamps: Vec<Stamp>, events: Vec<E>) -> Vec<Appended<E>> {
+    let stamped = events.into_iter().zip(stamps);
+    stamped.map(|(event, stamp)| stamp.on(event)).collect()
 }
 
 /// An event with its number, and what the store knows of it.

@@ -11,6 +11,7 @@ use thiserror::Error;
 use super::connect::Connections;
 use super::error::{Doing, store_error};
 use super::schema::{InvalidSchemaName, Schema};
+use super::turns::Turns;
 use super::{PostgresStore, Shared};
 use crate::bus::{DEFAULT_CHANNEL, FleetEvent, StreamEvent};
 use crate::store::StoreError;
@@ -183,12 +184,12 @@ impl<E> PostgresStoreBuilder<E> {
         let schema = self.schema.unwrap_or_else(Schema::default_name);
         PostgresStore {
             shared: Arc::new(Shared {
+                turns: Turns::new(pool.options().get_max_connections()),
                 connections: Connections::new(pool),
                 schema,
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
                 answer_timeout: self.answer_timeout,
                 channel: self.channel,
-                turns: super::turns::Turns::default(),
                 transaction_pooler: self.transaction_pooler,
             }),
             event: PhantomData,

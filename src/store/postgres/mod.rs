@@ -1,5 +1,6 @@
 //! The store over Postgres.
 
+mod alone;
 mod append;
 mod builder;
 mod connect;
@@ -9,6 +10,7 @@ mod read;
 mod retention;
 mod run;
 mod schema;
+mod together;
 mod turns;
 
 use std::fmt;

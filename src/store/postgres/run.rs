@@ -66,7 +66,8 @@ impl<E> PostgresStore<E> {
     }
 }
 
-async fn rows(
+/// Runs a statement that stands alone on a connection.
+pub(super) async fn rows(
     connection: &mut PgConnection,
     query: Query<'_, Postgres, PgArguments>,
     transaction_pooler: bool,

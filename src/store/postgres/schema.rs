@@ -48,6 +48,7 @@ pub(super) struct Schema {
     name: String,
     pub(super) append: Statement,
     pub(super) append_many: Statement,
+    pub(super) append_free: Statement,
     pub(super) replay: Statement,
     pub(super) high_waters: Statement,
     pub(super) identities: Statement,
@@ -103,6 +104,11 @@ impl Schema {
             append_many: statement(format!(
                 "SELECT u.seq, uuid_send(u.event_id), extract(epoch FROM r.appended_at)::double precision \
                  FROM {s}.append_records($1, $2, $3, $4, $5, $6) AS r, \
+                 unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, place) ORDER BY u.place"
+            )),
+            append_free: statement(format!(
+                "SELECT u.seq, uuid_send(u.event_id), extract(epoch FROM r.appended_at)::double precision \
+                 FROM {s}.append_free($1, $2, $3) AS r, \
                  unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, place) ORDER BY u.place"
             )),
             replay: statement(format!(

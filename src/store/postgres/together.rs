@@ -1,0 +1,186 @@
+//! Transactions that the appends of this process share.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use sqlx::Postgres;
+use sqlx::pool::PoolConnection;
+use sqlx::types::Json;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout};
+
+use super::PostgresStore;
+use super::append::{Outgoing, Stamp};
+use super::run::rows;
+use super::turns::{Share, Waiting};
+use crate::bus::StreamEvent;
+use crate::store::StoreError;
+
+/// How long a connection is kept from one transaction to the next, before the pool may look after it.
+const KEEP_CONNECTION: Duration = Duration::from_secs(1);
+
+/// Shared transactions, one after another, for as long as somebody waits.
+struct Shared<E: StreamEvent> {
+    store: PostgresStore<E>,
+    ended: bool,
+}
+
+/// Streams that are under way.
+struct UnderWay<'a, E: StreamEvent> {
+    store: &'a PostgresStore<E>,
+    shares: Vec<Share>,
+}
+
+impl<E: StreamEvent> PostgresStore<E> {
+    /// Appends an event as soon as few enough appends are under way, together with others that wait for the same.
+    pub(super) async fn append_in_turn(&self, stream_key: &str, outgoing: Outgoing) -> Result<Stamp, StoreError> {
+        let unavailable = |reason: &str| StoreError::Unavailable {
+            reason: reason.to_owned(),
+        };
+        let runtime = Handle::try_current().map_err(|_| unavailable("there is no tokio runtime here"))?;
+        let (answer, answered) = oneshot::channel();
+        if self.shared.turns.line_up(stream_key, Waiting { outgoing, answer }) {
+            let shared = Shared {
+                store: self.clone(),
+                ended: false,
+            };
+            // Not here: others rely on it, and this caller may give up.
+            runtime.spawn(shared.run());
+        }
+        let ended = |_| unavailable("the runtime on which the append was to run has ended");
+        answered.await.map_err(ended)?
+    }
+
+    /// Appends what can be appended without waiting for a lock, as a whole; `None` for the others, whose streams are taken.
+    async fn append_free(
+        &self,
+        connection: &mut PoolConnection<Postgres>,
+        shares: &[Share],
+    ) -> Result<Vec<Option<Stamp>>, StoreError> {
+        let (mut stream_keys, mut payloads, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+        for share in shares {
+            for Waiting { outgoing, .. } in &share.waiting {
+                stream_keys.push(&*share.stream_key);
+                payloads.push(Json::<&RawValue>(&outgoing.payload));
+                expected.push(outgoing.expected);
+            }
+        }
+        let query = sqlx::query(&self.shared.schema.append_free)
+            .bind(stream_keys)
+            .bind(payloads)
+            .bind(expected);
+        let append = rows(connection, query, self.shared.transaction_pooler);
+        match timeout(self.lock_limit(), append).await {
+            Ok(Ok(rows)) => rows.iter().map(|row| self.stamp_unless_taken(row)).collect(),
+            Ok(Err(error)) => Err(self.append_error(error, &shares[0].stream_key)),
+            Err(_) => Err(self.give_up(connection)),
+        }
+    }
+}
+
+impl<E: StreamEvent> Shared<E> {
+    async fn run(mut self) {
+        let store = self.store.clone();
+        let turns = &store.shared.turns;
+        let mut kept = None;
+        loop {
+            let (connection, since) = match kept.take() {
+                Some(kept) => kept,
+                // What comes while it waits for a connection goes along.
+                None => (store.acquire().await, Instant::now()),
+            };
+            // So does whoever is about to append, such as those who have just been answered.
+            yield_now().await;
+            let shares = turns.next_shared();
+            if shares.is_empty() {
+                self.ended = true;
+                return;
+            }
+            let under_way = UnderWay { store: &store, shares };
+            if let Some(connection) = under_way.append(connection).await
+                && turns.keeps_connection
+                && since.elapsed() < KEEP_CONNECTION
+            {
+                kept = Some((Ok(connection), since));
+            }
+        }
+    }
+}
+
+impl<E: StreamEvent> Drop for Shared<E> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.store.shared.turns.give_up();
+        }
+    }
+}
+
+impl<E: StreamEvent> UnderWay<'_, E> {
+    /// Appends and answers. Returns the connection if it is in order.
+    async fn append(
+        mut self,
+        connection: Result<PoolConnection<Postgres>, StoreError>,
+    ) -> Option<PoolConnection<Postgres>> {
+        let mut connection = match connection {
+            Ok(connection) => connection,
+            Err(error) => {
+                self.fail(&error);
+                return None;
+            }
+        };
+        match self.store.append_free(&mut connection, &self.shares).await {
+            Ok(stamps) => {
+                self.answer(stamps);
+                return Some(connection);
+            }
+            // Nothing was written, and perhaps only one of them is to blame.
+            Err(error) if !matches!(error, StoreError::Unavailable { .. }) && self.events() > 1 => {
+                for share in std::mem::take(&mut self.shares) {
+                    self.store.append_by_itself(share);
+                }
+            }
+            Err(error) => self.fail(&error),
+        }
+        None
+    }
+
+    fn events(&self) -> usize {
+        self.shares.iter().map(|share| share.waiting.len()).sum()
+    }
+
+    fn answer(&mut self, stamps: Vec<Option<Stamp>>) {
+        let mut stamps = stamps.into_iter();
+        for mut share in std::mem::take(&mut self.shares) {
+            let stamps: Vec<_> = stamps.by_ref().take(share.waiting.len()).collect();
+            let Some(stamps) = stamps.into_iter().collect::<Option<Vec<_>>>() else {
+                self.store.append_by_itself(share);
+                continue;
+            };
+            let waiting = std::mem::take(&mut share.waiting);
+            self.store.shared.turns.is_done(&share.stream_key);
+            for (waiting, stamp) in waiting.into_iter().zip(stamps) {
+                let _ = waiting.answer.send(Ok(stamp)); // if nobody waits it is appended all the same
+            }
+        }
+    }
+
+    fn fail(&mut self, error: &StoreError) {
+        for share in std::mem::take(&mut self.shares) {
+            self.store.shared.turns.is_done(&share.stream_key);
+            for waiting in share.waiting {
+                let _ = waiting.answer.send(Err(error.clone()));
+            }
+        }
+    }
+}
+
+impl<E: StreamEvent> Drop for UnderWay<'_, E> {
+    /// With shares only if the runtime ends.
+    fn drop(&mut self) {
+        for share in self.shares.drain(..) {
+            self.store.shared.turns.is_done(&share.stream_key);
+        }
+    }
+}
