@@ -53,6 +53,8 @@ pub use error::StoreError;
 pub use key::{InvalidStreamKey, MAX_STREAM_KEY_BYTES, check_stream_key};
 pub use memory::{MemoryRetention, MemoryStore};
 #[cfg(feature = "postgres")]
+pub(crate) use postgres::Connections;
+#[cfg(feature = "postgres")]
 pub use postgres::{DEFAULT_SCHEMA, InvalidSchemaName, PostgresStore, PostgresStoreBuilder};
 pub use record::{EventId, Page, Record, Undecodable};
 pub use store::{ReplayRange, Store};

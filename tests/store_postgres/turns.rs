@@ -1,4 +1,4 @@
-//! Appends of one process to one stream: they wait without a connection, and share transactions.
+//! Appends of one process: they wait without a connection, and share transactions.
 
 use std::collections::BTreeSet;
 
@@ -117,4 +117,109 @@ async fn a_lock_that_is_not_given_is_an_error_for_all_who_waited() {
     }
     holder.rollback().await.unwrap();
     assert_eq!(store.append(event("one", "after")).await.unwrap().seq(), 1);
+}
+
+/// How many transactions have appended what is in the store.
+fn transactions(store: &Store) -> u64 {
+    let count = store.psql("SELECT count(DISTINCT xid) FROM doorbell.events");
+    count.trim().parse().unwrap()
+}
+
+/// On one thread, so that all of them have lined up before the first transaction begins.
+#[tokio::test]
+async fn streams_share_transactions() {
+    let store = Store::fresh().await;
+    let keys: Vec<String> = (0..32).map(|stream| format!("stream-{stream}")).collect();
+    for round in 1..=3 {
+        let appends = keys.iter().map(|key| store.append(event(key, "x")));
+        for appended in futures::future::join_all(appends).await {
+            assert_eq!(appended.unwrap().seq(), round);
+        }
+        assert_eq!(transactions(&store), round);
+    }
+}
+
+#[tokio::test]
+async fn more_than_fits_into_one_transaction() {
+    let store = Store::fresh().await;
+    let long = "x".repeat(600_000);
+    let appends = (0..6).map(|stream| store.append(event(&format!("stream-{stream}"), &long)));
+    for appended in futures::future::join_all(appends).await {
+        appended.unwrap();
+    }
+    assert_eq!(transactions(&store), 3, "each has a mebibyte and a bit");
+    let appends = (0..600).map(|number| store.append(event(&format!("stream-{}", number % 7), "x")));
+    for appended in futures::future::join_all(appends).await {
+        appended.unwrap();
+    }
+    assert!(transactions(&store) <= 3 + 4, "256 at a time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_taken_holds_up_no_other() {
+    let store = Store::fresh().await;
+    let holder = hold(&store).await;
+    let taken = append(&store, event("one", "waits"));
+    wait_for_a_waiter(&store).await;
+    // More of them than transactions that could wait.
+    let also_taken: Vec<_> = (0..8).map(|_| append(&store, event("one", "waits, too"))).collect();
+    for round in 1..=20 {
+        let appends = ["two", "three", "four"].map(|key| store.append(event(key, "x")));
+        for appended in futures::future::join_all(appends).await {
+            assert_eq!(appended.unwrap().seq(), round);
+        }
+    }
+    assert!(!taken.is_finished());
+    holder.rollback().await.unwrap();
+    assert_eq!(taken.await.unwrap().unwrap().seq(), 1);
+    for append in also_taken {
+        append.await.unwrap().unwrap();
+    }
+    assert_eq!(store.high_water("one").await.unwrap(), 9);
+}
+
+#[tokio::test]
+async fn who_is_refused_spoils_nobody_elses_in_other_streams() {
+    let store = Store::fresh().await;
+    let events = (0..8).map(|stream| {
+        let event = event(&format!("stream-{stream}"), "x");
+        if stream == 4 { event.with_seq(7) } else { event }
+    });
+    let appends = futures::future::join_all(events.map(|event| store.append(event))).await;
+    for (stream, appended) in appends.into_iter().enumerate() {
+        match appended {
+            Err(StoreError::SeqConflict {
+                stream_key,
+                expected,
+                actual,
+            }) => assert_eq!((&*stream_key, expected, actual), ("stream-4", 1, 7)),
+            appended => {
+                assert_ne!(stream, 4);
+                assert_eq!(appended.unwrap().seq(), 1);
+            }
+        }
+    }
+}
+
+/// The first of a transaction goes away, and its answer with it.
+#[tokio::test]
+async fn who_goes_away_takes_nobody_along() {
+    let store = Store::fresh().await;
+    let mut gone = Box::pin(store.append(event("gone", "x")));
+    assert!(futures::poll!(&mut gone).is_pending());
+    let mut stays = Box::pin(store.append(event("stays", "x")));
+    assert!(futures::poll!(&mut stays).is_pending());
+    drop(gone);
+    assert_eq!(stays.await.unwrap().seq(), 1);
+    // Whether it was appended was left open; that the stream is free is not.
+    assert!(store.append(event("gone", "y")).await.unwrap().seq() <= 2);
+}
+
+#[test]
+fn outside_a_runtime_there_is_an_error() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = runtime.block_on(Store::fresh());
+    let refused = futures::executor::block_on(store.append(event("one", "x")));
+    assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
+    assert_eq!(runtime.block_on(store.append(event("one", "x"))).unwrap().seq(), 1);
 }

@@ -18,7 +18,7 @@ use crate::bus::pages::Pages;
 use crate::bus::stats::Counters;
 use crate::bus::{BusError, StreamEvent};
 use crate::listen::{ListenBuilder, ListenConfig, ListenMultiplexer};
-use crate::store::Store;
+use crate::store::{Connections, Store};
 
 /// How long history that was read stays in memory for other subscriptions; for so long they may get what retention has removed.
 const KEEP_HISTORY: Duration = Duration::from_secs(10);
@@ -190,7 +190,10 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             bells: Bells::new(self.hub.pending_streams, Arc::clone(&counters)),
             counters,
             settings: self.settings,
-            pool: self.pool.map_or_else(OnceLock::new, OnceLock::from),
+            connections: self
+                .pool
+                .map(Connections::shared)
+                .map_or_else(OnceLock::new, OnceLock::from),
             bell_url: self.bell_url,
             runtime,
             health: HealthBoard::new(),

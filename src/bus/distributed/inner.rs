@@ -4,7 +4,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sqlx::PgPool;
 use tokio::sync::Notify;
 
 use super::bells::Bells;
@@ -17,7 +16,7 @@ use crate::bus::pages::Pages;
 use crate::bus::stats::Counters;
 use crate::bus::{BusError, StreamEvent};
 use crate::listen::{ListenBuilder, ListenMultiplexer};
-use crate::store::{Store, Watermark};
+use crate::store::{Connections, Store, Watermark};
 
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
@@ -38,7 +37,7 @@ pub(super) struct Inner<E: StreamEvent> {
     pub(super) counters: Arc<Counters>,
     pub(super) settings: Settings,
     /// For bells. None if they go over the listening connection.
-    pub(super) pool: OnceLock<PgPool>,
+    pub(super) connections: OnceLock<Connections>,
     /// From which the pool is made when there is a runtime for it.
     pub(super) bell_url: Option<String>,
     pub(super) runtime: Arc<Runtime>,
@@ -77,7 +76,7 @@ impl<E: StreamEvent> Inner<E> {
             Some(true) => {}
         }
         if let Some(pool) = self.bell_url.as_deref().and_then(bell_pool) {
-            let _ = self.pool.set(pool); // this is the only call that gets here
+            let _ = self.connections.set(Connections::exclusive(pool)); // this is the only call that gets here
         }
         let listener = self.listen.clone().start().map_err(BusError::from);
         if let Err(error) = &listener {

@@ -48,18 +48,17 @@ pub(super) async fn ring<E: StreamEvent>(inner: Arc<Inner<E>>) {
 }
 
 pub(super) async fn send<E: StreamEvent>(inner: &Inner<E>, payloads: &[String]) -> Result<(), BusError> {
-    if let Some(pool) = inner.pool.get()
-        && let Ok(Ok(mut connection)) = timeout(POOL_PATIENCE, pool.acquire()).await
+    if let Some(connections) = inner.connections.get()
+        && let Ok(Ok(mut connection)) = timeout(POOL_PATIENCE, connections.acquire()).await
     {
         // The simple protocol needs no prepared statement, so it goes through every pooler.
         let statement = statement(&inner.settings.channel, payloads);
-        let sent = timeout(
-            SERVER_PATIENCE,
-            sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&mut *connection),
-        )
-        .await;
-        return match sent {
-            Ok(Ok(_)) => Ok(()),
+        let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(statement));
+        return match timeout(SERVER_PATIENCE, statement.execute(&mut **connection)).await {
+            Ok(Ok(_)) => {
+                connections.give_back(connection);
+                Ok(())
+            }
             Ok(Err(error)) => Err(StoreError::other(error).into()),
             Err(_) => {
                 // Its answer may still come, so nobody else is to have this connection.

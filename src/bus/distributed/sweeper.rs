@@ -125,9 +125,11 @@ async fn sweep_all<E: StreamEvent>(inner: &Inner<E>) -> Result<(), StoreError> {
 }
 
 async fn look_at_queue<E: StreamEvent>(inner: &Inner<E>) {
-    let Some(pool) = inner.pool.get() else { return };
+    let Some(connections) = inner.connections.get() else {
+        return;
+    };
     let usage = sqlx::query_scalar::<_, f64>("SELECT pg_notification_queue_usage()").persistent(false);
-    if let Ok(Ok(usage)) = timeout(QUEUE_PATIENCE, usage.fetch_one(pool)).await {
+    if let Ok(Ok(usage)) = timeout(QUEUE_PATIENCE, usage.fetch_one(&connections.pool)).await {
         inner.health.queue_usage(usage);
     }
 }

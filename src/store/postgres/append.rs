@@ -3,7 +3,6 @@
 use std::time::SystemTime;
 
 use serde_json::value::RawValue;
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
@@ -11,6 +10,7 @@ use sqlx::{PgConnection, Postgres};
 use tokio::time::timeout;
 
 use super::PostgresStore;
+use super::connections::Connection;
 use super::error::{Doing, store_error};
 use super::read::{event_id, time};
 use super::run::{no_answer, rows};
@@ -177,18 +177,22 @@ impl<E: StreamEvent> PostgresStore<E> {
         let mut connection = self.acquire().await?;
         let append = rows(&mut connection, query, self.shared.transaction_pooler);
         match timeout(self.lock_limit(), append).await {
-            Ok(appended) => appended.map_err(|error| self.append_error(error, stream_key)),
+            Ok(Ok(rows)) => {
+                self.shared.connections.give_back(connection);
+                Ok(rows)
+            }
+            Ok(Err(error)) => Err(self.append_error(error, stream_key)),
             Err(_) => Err(self.give_up(&mut connection)),
         }
     }
 
-    pub(super) async fn acquire(&self) -> Result<PoolConnection<Postgres>, StoreError> {
+    pub(super) async fn acquire(&self) -> Result<Connection, StoreError> {
         let acquired = self.shared.connections.acquire().await;
         acquired.map_err(|error| self.read_error(error))
     }
 
     /// No answer came in time. It may still come, so nobody else is to have this connection.
-    pub(super) fn give_up(&self, connection: &mut PoolConnection<Postgres>) -> StoreError {
+    pub(super) fn give_up(&self, connection: &mut Connection) -> StoreError {
         connection.close_on_drop();
         self.read_error(no_answer(self.lock_limit()))
     }

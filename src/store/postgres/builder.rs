@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, PgPool};
 use thiserror::Error;
 
-use super::connect::Connections;
+use super::connections::Connections;
 use super::error::{Doing, store_error};
 use super::schema::{InvalidSchemaName, Schema};
 use super::turns::Turns;
@@ -185,7 +185,7 @@ impl<E> PostgresStoreBuilder<E> {
         PostgresStore {
             shared: Arc::new(Shared {
                 turns: Turns::new(pool.options().get_max_connections()),
-                connections: Connections::new(pool),
+                connections: Connections::shared(pool),
                 schema,
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
                 answer_timeout: self.answer_timeout,

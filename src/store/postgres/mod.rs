@@ -3,7 +3,7 @@
 mod alone;
 mod append;
 mod builder;
-mod connect;
+mod connections;
 mod error;
 mod migrate;
 mod read;
@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use sqlx::{PgPool, Row as _};
 
 pub use self::builder::{DEFAULT_SCHEMA, PostgresStoreBuilder};
-use self::connect::Connections;
+pub(crate) use self::connections::Connections;
 pub use self::schema::InvalidSchemaName;
 use self::schema::Schema;
 use self::turns::Turns;

@@ -29,12 +29,18 @@ impl<E> PostgresStore<E> {
             ..
         } = &*self.shared;
         let mut connection = connections.acquire().await?;
-        let answer = timeout(limit, rows(&mut connection, query, *transaction_pooler)).await;
-        answer.unwrap_or_else(|_| {
-            // Its answer may still come, or never: nobody else is to have this connection.
-            connection.close_on_drop();
-            Err(no_answer(limit))
-        })
+        match timeout(limit, rows(&mut connection, query, *transaction_pooler)).await {
+            Ok(answer) => {
+                let answer = answer?;
+                connections.give_back(connection);
+                Ok(answer)
+            }
+            Err(_) => {
+                // Its answer may still come, or never: nobody else is to have this connection.
+                connection.close_on_drop();
+                Err(no_answer(limit))
+            }
+        }
     }
 
     /// The longest that a statement that locks streams may take.

@@ -1,25 +1,19 @@
 //! Transactions that the appends of this process share.
 
-use std::time::Duration;
-
 use serde_json::value::RawValue;
-use sqlx::Postgres;
-use sqlx::pool::PoolConnection;
 use sqlx::types::Json;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::PostgresStore;
 use super::append::{Outgoing, Stamp};
+use super::connections::Connection;
 use super::run::rows;
 use super::turns::{Share, Waiting};
 use crate::bus::StreamEvent;
 use crate::store::StoreError;
-
-/// How long a connection is kept from one transaction to the next, before the pool may look after it.
-const KEEP_CONNECTION: Duration = Duration::from_secs(1);
 
 /// Shared transactions, one after another, for as long as somebody waits.
 struct Shared<E: StreamEvent> {
@@ -56,7 +50,7 @@ impl<E: StreamEvent> PostgresStore<E> {
     /// Appends what can be appended without waiting for a lock, as a whole; `None` for the others, whose streams are taken.
     async fn append_free(
         &self,
-        connection: &mut PoolConnection<Postgres>,
+        connection: &mut Connection,
         shares: &[Share],
     ) -> Result<Vec<Option<Stamp>>, StoreError> {
         let (mut stream_keys, mut payloads, mut expected) = (Vec::new(), Vec::new(), Vec::new());
@@ -84,26 +78,23 @@ impl<E: StreamEvent> Shared<E> {
     async fn run(mut self) {
         let store = self.store.clone();
         let turns = &store.shared.turns;
-        let mut kept = None;
         loop {
-            let (connection, since) = match kept.take() {
-                Some(kept) => kept,
-                // What comes while it waits for a connection goes along.
-                None => (store.acquire().await, Instant::now()),
-            };
+            // What comes while it waits for a connection goes along.
+            let connection = store.acquire().await;
             // So does whoever is about to append, such as those who have just been answered.
             yield_now().await;
             let shares = turns.next_shared();
             if shares.is_empty() {
+                if let Ok(connection) = connection {
+                    store.shared.connections.give_back(connection);
+                }
                 self.ended = true;
                 return;
             }
             let under_way = UnderWay { store: &store, shares };
-            if let Some(connection) = under_way.append(connection).await
-                && turns.keeps_connection
-                && since.elapsed() < KEEP_CONNECTION
-            {
-                kept = Some((Ok(connection), since));
+            match connection {
+                Ok(connection) => under_way.append(connection).await,
+                Err(error) => under_way.fail(&error),
             }
         }
     }
@@ -118,22 +109,12 @@ impl<E: StreamEvent> Drop for Shared<E> {
 }
 
 impl<E: StreamEvent> UnderWay<'_, E> {
-    /// Appends and answers. Returns the connection if it is in order.
-    async fn append(
-        mut self,
-        connection: Result<PoolConnection<Postgres>, StoreError>,
-    ) -> Option<PoolConnection<Postgres>> {
-        let mut connection = match connection {
-            Ok(connection) => connection,
-            Err(error) => {
-                self.fail(&error);
-                return None;
-            }
-        };
+    /// Appends and answers.
+    async fn append(mut self, mut connection: Connection) {
         match self.store.append_free(&mut connection, &self.shares).await {
             Ok(stamps) => {
+                self.store.shared.connections.give_back(connection);
                 self.answer(stamps);
-                return Some(connection);
             }
             // Nothing was written, and perhaps only one of them is to blame.
             Err(error) if !matches!(error, StoreError::Unavailable { .. }) && self.events() > 1 => {
@@ -143,7 +124,6 @@ impl<E: StreamEvent> UnderWay<'_, E> {
             }
             Err(error) => self.fail(&error),
         }
-        None
     }
 
     fn events(&self) -> usize {
@@ -166,7 +146,7 @@ impl<E: StreamEvent> UnderWay<'_, E> {
         }
     }
 
-    fn fail(&mut self, error: &StoreError) {
+    fn fail(mut self, error: &StoreError) {
         for share in std::mem::take(&mut self.shares) {
             self.store.shared.turns.is_done(&share.stream_key);
             for waiting in share.waiting {

@@ -39,8 +39,6 @@ pub(super) struct Share {
 pub(super) struct Turns {
     state: Mutex<State>,
     most: usize,
-    /// Whether a connection may be kept from one transaction to the next: there are others.
-    pub(super) keeps_connection: bool,
 }
 
 #[derive(Default)]
@@ -60,7 +58,6 @@ impl Turns {
         Self {
             state: Mutex::default(),
             most: most as usize,
-            keeps_connection: max_connections > most,
         }
     }
 
@@ -153,5 +150,170 @@ impl State {
         };
         let events = waiting.iter().position(enough).map_or(waiting.len(), |last| last + 1);
         waiting.drain(..events.min(most)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What may happen next. Numbers choose among what there is.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        LineUp(u8),
+        GoAway(usize),
+        Begin(usize),
+        End(usize),
+        LeaveAlone(usize),
+        EndAlone(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..5_u8).prop_map(Step::LineUp),
+            1 => any::<usize>().prop_map(Step::GoAway),
+            2 => any::<usize>().prop_map(Step::Begin),
+            2 => any::<usize>().prop_map(Step::End),
+            1 => any::<usize>().prop_map(Step::LeaveAlone),
+            1 => any::<usize>().prop_map(Step::EndAlone),
+        ]
+    }
+
+    /// The transactions of one process, step by step.
+    struct Process {
+        turns: Turns,
+        /// Shared transactions, with what is under way in each.
+        shared: Vec<Vec<Share>>,
+        alone: Vec<Share>,
+        waiting: Vec<oneshot::Receiver<Result<Stamp, StoreError>>>,
+        answered: usize,
+    }
+
+    impl Process {
+        fn streams_under_way(&self) -> Vec<&str> {
+            let shares = self.shared.iter().flatten().chain(&self.alone);
+            shares.map(|share| &*share.stream_key).collect()
+        }
+
+        fn answer(&mut self, waiting: Vec<Waiting>) {
+            for one in waiting {
+                let error = StoreError::LockTimeout; // anything will do
+                self.answered += usize::from(one.answer.send(Err(error)).is_ok());
+            }
+        }
+
+        /// A shared transaction begins, after its predecessor has ended.
+        fn begin(&mut self, place: usize) {
+            let shares = self.turns.next_shared();
+            if shares.is_empty() {
+                self.shared.remove(place);
+            } else {
+                self.shared[place] = shares;
+            }
+        }
+
+        fn end(&mut self, place: usize) {
+            for share in std::mem::take(&mut self.shared[place]) {
+                self.turns.is_done(&share.stream_key);
+                self.answer(share.waiting);
+            }
+        }
+
+        fn end_alone(&mut self, place: usize) {
+            let share = self.alone.swap_remove(place);
+            self.answer(share.waiting);
+            let waiting = self.turns.next_of(&share.stream_key);
+            if !waiting.is_empty() {
+                let stream_key = share.stream_key;
+                self.alone.push(Share { stream_key, waiting });
+            }
+        }
+
+        fn take(&mut self, step: Step) {
+            let idle: Vec<_> = (0..self.shared.len())
+                .filter(|&place| self.shared[place].is_empty())
+                .collect();
+            let busy: Vec<_> = (0..self.shared.len())
+                .filter(|&place| !self.shared[place].is_empty())
+                .collect();
+            match step {
+                Step::LineUp(stream) => {
+                    let (answer, waiting) = oneshot::channel();
+                    let payload = serde_json::value::to_raw_value(&stream).unwrap();
+                    let outgoing = Outgoing { payload, expected: 0 };
+                    if self.turns.line_up(&stream.to_string(), Waiting { outgoing, answer }) {
+                        self.shared.push(Vec::new());
+                    }
+                    self.waiting.push(waiting);
+                }
+                Step::GoAway(which) if !self.waiting.is_empty() => {
+                    let mut gone = self.waiting.swap_remove(which % self.waiting.len());
+                    // Counted as an answer, if it has not had one.
+                    self.answered += usize::from(
+                        gone.try_recv()
+                            .is_err_and(|error| error == oneshot::error::TryRecvError::Empty),
+                    );
+                }
+                Step::Begin(which) if !idle.is_empty() => self.begin(idle[which % idle.len()]),
+                Step::End(which) if !busy.is_empty() => self.end(busy[which % busy.len()]),
+                Step::LeaveAlone(which) if !busy.is_empty() => {
+                    let place = busy[which % busy.len()];
+                    let share = self.shared[place].pop().unwrap();
+                    self.alone.push(share);
+                    if self.shared[place].is_empty() {
+                        self.begin(place);
+                    }
+                }
+                Step::EndAlone(which) if !self.alone.is_empty() => self.end_alone(which % self.alone.len()),
+                _ => {}
+            }
+        }
+    }
+
+    proptest! {
+        /// Whatever the order: everybody is answered once, a stream is under way once, and nobody is left waiting.
+        #[test]
+        fn everybody_has_a_turn(connections in 1..7_u32, steps in prop::collection::vec(step(), 0..200)) {
+            let turns = Turns::new(connections);
+            let most = turns.most;
+            let mut process = Process { turns, shared: Vec::new(), alone: Vec::new(), waiting: Vec::new(), answered: 0 };
+            let mut lined_up = 0;
+            for step in steps {
+                lined_up += usize::from(matches!(step, Step::LineUp(_)));
+                process.take(step);
+                prop_assert!(process.shared.len() <= most);
+                let mut streams = process.streams_under_way();
+                streams.sort_unstable();
+                prop_assert!(streams.windows(2).all(|pair| pair[0] != pair[1]), "{streams:?}");
+            }
+            while !process.alone.is_empty() {
+                process.end_alone(0);
+            }
+            while !process.shared.is_empty() {
+                process.end(0);
+                process.begin(0);
+            }
+            prop_assert_eq!(process.answered, lined_up);
+            let state = process.turns.state.lock();
+            prop_assert!(state.streams.is_empty() && state.queue.is_empty() && state.running == 0);
+        }
+    }
+
+    #[test]
+    fn whose_runtime_has_ended_is_told() {
+        let turns = Turns::new(4);
+        let line_up = |stream| {
+            let (answer, waiting) = oneshot::channel();
+            let payload = serde_json::value::to_raw_value("x").unwrap();
+            let outgoing = Outgoing { payload, expected: 0 };
+            (turns.line_up(stream, Waiting { outgoing, answer }), waiting)
+        };
+        let ((begins, mut first), (_, mut second)) = (line_up("one"), line_up("two"));
+        assert!(begins);
+        turns.give_up();
+        assert!(first.try_recv().is_err() && second.try_recv().is_err());
+        assert!(line_up("one").0, "another may begin");
     }
 }
