@@ -130,14 +130,15 @@ impl<E: Send + Sync + 'static> Hub<E> {
         };
         let stream = table.stream(slot);
         let fresh = stream.started_at.max(all_started_at) > stream.delivered_at;
-        if !fresh || stream.cursor.is_none_or(|cursor| first > cursor) {
+        let Some(delivered) = stream.cursor.filter(|&cursor| fresh && first <= cursor) else {
             return;
-        }
+        };
+        let to = first - 1;
         let tick = table.tick();
         let stream = table.stream_mut(slot);
         stream.delivered_at = tick;
-        stream.lowered = Some(first - 1);
-        let item = NoticeKind::Lowered { to: first - 1 }.on(slot);
+        stream.lowered = Some(to);
+        let item = NoticeKind::Lowered { to, delivered }.on(slot);
         self.outbox.push(Delivery {
             feeds: table.feeds(slot),
             items: vec![item],

@@ -36,6 +36,7 @@ pub(crate) enum NoticeKind {
     Trimmed { through: u64 },
     /// The store's history is another one.
     Rewound(PastRewind),
-    /// A doorbell rang for an event at or before the start of a subscription: who has delivered nothing yet starts here.
-    Lowered { to: u64 },
+    /// A doorbell rang for an event at or before the start of a subscription: who has delivered nothing yet starts here. Says how
+    /// far the stream was delivered, too: who has lagged may find nothing but such notices in the ring.
+    Lowered { to: u64, delivered: u64 },
 }

@@ -207,7 +207,7 @@ impl<E: StreamEvent> Live<E> {
                 let notice = Arc::clone(notice);
                 match notice.kind {
                     NoticeKind::Undecodable { seq, .. } => self.take_seq(notice.slot, seq, item),
-                    _ => self.take_notice(&notice),
+                    _ => self.take_notice(&notice, &item),
                 }
             }
         }
@@ -215,30 +215,38 @@ impl<E: StreamEvent> Live<E> {
 
     /// An item that has a number.
     fn take_seq(&mut self, slot: Slot, seq: u64, item: Item<E>) -> Step<E> {
-        let at = self.cursor(slot);
-        if seq <= at {
+        if seq <= self.cursor(slot) {
             return Step::Continue;
         }
-        if seq > at + 1 {
-            match (self.on_slow, &self.stream) {
-                (OnSlow::Replay, _) => {
-                    self.behind.push_back((slot, seq - 1));
-                    self.held = Some(item);
-                    return Step::Continue;
-                }
-                (OnSlow::Report, Some(_)) => {
-                    self.set_cursor(slot, seq - 1);
-                    self.held = Some(item);
-                    return Step::Yield(BusEvent::Lagged(seq - 1 - at));
-                }
-                (OnSlow::Report, None) => {} // counted when the ring said so
-            }
+        if let Some(step) = self.catch_up(slot, seq - 1, &item) {
+            return step;
         }
         self.set_cursor(slot, seq);
         Step::Yield(match item {
             Item::Event { event, .. } => BusEvent::Event(event),
             Item::Notice(notice) => self.undecodable(slot, seq, &notice),
         })
+    }
+
+    /// What the ring has lost up to number `through`, which comes before an item of it.
+    fn catch_up(&mut self, slot: Slot, through: u64, item: &Item<E>) -> Option<Step<E>> {
+        let at = self.cursor(slot);
+        if at >= through {
+            return None;
+        }
+        let step = match (self.on_slow, &self.stream) {
+            (OnSlow::Replay, _) => {
+                self.behind.push_back((slot, through));
+                Step::Continue
+            }
+            (OnSlow::Report, Some(_)) => {
+                self.set_cursor(slot, through);
+                Step::Yield(BusEvent::Lagged(through - at))
+            }
+            (OnSlow::Report, None) => return None, // counted when the ring said so
+        };
+        self.held = Some(item.clone());
+        Some(step)
     }
 
     fn undecodable(&self, slot: Slot, seq: u64, notice: &Notice) -> BusEvent<E> {
@@ -252,7 +260,7 @@ impl<E: StreamEvent> Live<E> {
         }
     }
 
-    fn take_notice(&mut self, notice: &Notice) -> Step<E> {
+    fn take_notice(&mut self, notice: &Notice, item: &Item<E>) -> Step<E> {
         let slot = notice.slot;
         let at = self.cursor(slot);
         match notice.kind {
@@ -265,9 +273,12 @@ impl<E: StreamEvent> Live<E> {
                 }))
             }
             NoticeKind::Rewound(rewind) => self.rewound(rewind).map_or(Step::Continue, Step::Yield),
-            NoticeKind::Lowered { to } => {
-                self.lower(slot, to);
-                Step::Continue
+            NoticeKind::Lowered { to, delivered } => {
+                if self.lower(slot, to) {
+                    self.held = Some(item.clone()); // what is before the start comes first
+                    return Step::Continue;
+                }
+                self.catch_up(slot, delivered, item).unwrap_or(Step::Continue)
             }
             NoticeKind::Trimmed { .. } | NoticeKind::Undecodable { .. } => Step::Continue,
         }
@@ -302,13 +313,15 @@ impl<E: StreamEvent> Live<E> {
         }))
     }
 
-    /// A doorbell rang for an event before the start.
-    fn lower(&mut self, slot: Slot, to: u64) {
+    /// A doorbell rang for an event before the start. True if there is something to read for it.
+    fn lower(&mut self, slot: Slot, to: u64) -> bool {
         if let Phase::Started(cursors) = &mut self.phase
             && let Some(start) = cursors.lower(&self.hub, slot, to)
         {
             self.behind.push_back((slot, start));
+            return true;
         }
+        false
     }
 
     /// The ring has passed over items.
@@ -324,7 +337,7 @@ impl<E: StreamEvent> Live<E> {
                 if let Some(to) = self.hub.lowered(slot) {
                     self.lower(slot, to);
                 }
-                // The next item shows what is missing, and there is one: the ring is full of them.
+                // The next item shows what is missing, whatever it is, and there is one: the ring is full of them.
                 Step::Continue
             }
             (OnSlow::Report, None) => Step::Yield(BusEvent::Lagged(skipped)),

@@ -74,6 +74,24 @@ fn a_late_doorbell_reaches_who_was_too_slow_to_have_the_notice() {
 }
 
 #[test]
+fn a_ring_full_of_notices_hides_no_event() {
+    for (on_slow, expected) in [
+        (OnSlow::Replay, vec![Ok(1), Ok(2)]),
+        (OnSlow::Report, vec![Err(BusEvent::Lagged(2))]),
+    ] {
+        let bus = Bus::new();
+        let mut slow = bus.subscribe("stream:0", on_slow);
+        bus.append("stream:0", 2);
+        for _ in 0..20 {
+            let mut fresh = bus.subscribe("stream:0", on_slow);
+            bus.hub.hear("stream:0", 1..=1);
+            assert_eq!(told(drain(&mut fresh)), [Ok(1), Ok(2)]);
+        }
+        assert_eq!(told(drain(&mut slow)), expected, "{on_slow:?}");
+    }
+}
+
+#[test]
 fn an_unreadable_event_keeps_its_place() {
     let bus = Bus::new();
     let mut subscription = bus.subscribe("stream:0", OnSlow::Replay);
