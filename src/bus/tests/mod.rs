@@ -3,67 +3,13 @@
 mod history;
 mod rewinds;
 mod rig;
+mod step;
 
 use proptest::prelude::*;
-use proptest::test_runner::TestCaseResult;
 
-use self::rig::Rig;
+use self::rig::run;
+use self::step::{Bell, Step, without_sweeps};
 use super::OnSlow;
-
-/// One thing that happens.
-#[derive(Clone, Debug)]
-enum Step {
-    /// Somebody appends to a stream; with a doorbell that is heard, heard later, or lost.
-    Append {
-        stream: u8,
-        bell: Bell,
-    },
-    /// This process appends, and delivers by itself.
-    AppendHere {
-        stream: u8,
-    },
-    /// A doorbell that was late is heard.
-    LateBell,
-    /// A doorbell by anybody, for anything.
-    Forged {
-        stream: u8,
-        first: u64,
-        more: u64,
-    },
-    /// The worker fixes the starts of new subscriptions.
-    Start,
-    /// The worker reads what is wanted, up to so many streams, and some at a time; or fails to.
-    Read {
-        streams: usize,
-        limit: usize,
-        fails: bool,
-    },
-    Sweep,
-    SubscribeOne {
-        stream: u8,
-        on_slow: OnSlow,
-    },
-    SubscribeFrom {
-        stream: u8,
-        after: u64,
-    },
-    SubscribeAll,
-    /// A subscriber takes so many items.
-    Receive {
-        subscription: prop::sample::Index,
-        items: usize,
-    },
-    Unsubscribe {
-        subscription: prop::sample::Index,
-    },
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Bell {
-    Heard,
-    Late,
-    Lost,
-}
 
 fn step() -> impl Strategy<Value = Step> {
     let stream = 0..4_u8;
@@ -81,30 +27,10 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (stream.clone(), on_slow).prop_map(|(stream, on_slow)| Step::SubscribeOne { stream, on_slow }),
         1 => (stream, 0..30_u64).prop_map(|(stream, after)| Step::SubscribeFrom { stream, after }),
         1 => Just(Step::SubscribeAll),
-        10 => (any::<prop::sample::Index>(), 1..12_usize)
+        10 => (any::<usize>(), 1..12_usize)
             .prop_map(|(subscription, items)| Step::Receive { subscription, items }),
-        1 => any::<prop::sample::Index>().prop_map(|subscription| Step::Unsubscribe { subscription }),
+        1 => any::<usize>().prop_map(|subscription| Step::Unsubscribe { subscription }),
     ]
-}
-
-fn run(steps: Vec<Step>, sweeps: bool) -> TestCaseResult {
-    let mut rig = Rig::new();
-    for step in steps {
-        match step {
-            Step::Sweep if !sweeps => {}
-            Step::Append {
-                stream,
-                bell: Bell::Lost,
-            } if !sweeps => {
-                rig.step(Step::Append {
-                    stream,
-                    bell: Bell::Late,
-                })?;
-            }
-            step => rig.step(step)?,
-        }
-    }
-    rig.finish(sweeps)
 }
 
 proptest! {
@@ -112,11 +38,11 @@ proptest! {
 
     #[test]
     fn every_subscription_has_every_event_once_and_in_order(steps in prop::collection::vec(step(), 0..160)) {
-        run(steps, true)?;
+        run(steps, true);
     }
 
     #[test]
     fn no_sweep_is_needed_if_every_doorbell_is_heard(steps in prop::collection::vec(step(), 0..160)) {
-        run(steps, false)?;
+        run(without_sweeps(steps), false);
     }
 }

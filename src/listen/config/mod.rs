@@ -1,5 +1,6 @@
 //! Where and how to connect: tokio-postgres's settings, and the encryption that they do not hold.
 
+mod mode;
 mod sqlx;
 mod text;
 mod tls;

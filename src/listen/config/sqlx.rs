@@ -4,7 +4,7 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::ListenConfig;
-use super::tls::{Certificates, Mode};
+use super::mode::{Certificates, Mode};
 use crate::listen::error::ListenError;
 
 pub(super) fn translate(options: &PgConnectOptions) -> Result<ListenConfig, ListenError> {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 
 use super::ListenConfig;
-use super::tls::{Certificates, Mode};
+use super::mode::{Certificates, Mode};
 use crate::listen::error::{ListenError, ServerError};
 
 pub(super) fn parse(text: &str) -> Result<ListenConfig, ListenError> {

@@ -7,9 +7,9 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
-use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::mode::{Certificates, Mode};
 use super::verify::{ChainOnly, NoVerification};
 use crate::listen::error::ListenError;
 
@@ -73,41 +73,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// libpq's `sslmode`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    Disable,
-    Prefer,
-    Require,
-    VerifyCa,
-    VerifyFull,
-}
-
 impl Mode {
-    pub(super) fn parse(text: &str) -> Result<Self, ListenError> {
-        Ok(match text {
-            "disable" => Self::Disable,
-            "allow" | "prefer" => Self::Prefer,
-            "require" => Self::Require,
-            "verify-ca" => Self::VerifyCa,
-            "verify-full" => Self::VerifyFull,
-            _ => {
-                return Err(ListenError::Config(format!(
-                    "sslmode {text:?} is none of disable, allow, prefer, require, verify-ca, verify-full"
-                )));
-            }
-        })
-    }
-
-    /// What tokio-postgres calls it; verification is a matter of [`Tls`].
-    pub(super) fn negotiation(self) -> SslMode {
-        match self {
-            Self::Disable => SslMode::Disable,
-            Self::Prefer => SslMode::Prefer,
-            Self::Require | Self::VerifyCa | Self::VerifyFull => SslMode::Require,
-        }
-    }
-
     pub(super) fn tls(self, certificates: &Certificates) -> Result<Tls, ListenError> {
         let verification = match self {
             // libpq's documentation: with a root certificate, `require` is `verify-ca`.
@@ -118,14 +84,6 @@ impl Mode {
         };
         verification.build(certificates)
     }
-}
-
-/// Files, or PEM texts themselves.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Certificates {
-    pub(super) root: Option<String>,
-    pub(super) client: Option<String>,
-    pub(super) client_key: Option<String>,
 }
 
 #[derive(Clone, Copy)]

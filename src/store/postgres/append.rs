@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::PostgresStore;
 use super::connections::Connection;
 use super::error::{Doing, store_error};
+use super::nul::escapes_nul;
 use super::read::{event_id, time};
 use super::run::{no_answer, rows};
 use crate::bus::StreamEvent;
@@ -391,37 +392,4 @@ fn encode<E: StreamEvent>(event: &E) -> Result<Box<RawValue>, StoreError> {
         return Err(failed("Postgres cannot store the character NUL (\\u0000)".to_owned()));
     }
     Ok(payload)
-}
-
-/// Whether JSON contains `\u0000`, and not as the end of `\\u0000`, which is a backslash and then text.
-fn escapes_nul(json: &str) -> bool {
-    let mut rest = json;
-    while let Some(at) = rest.find('\\') {
-        let escape = &rest[at + 1..];
-        if escape.starts_with("u0000") {
-            return true;
-        }
-        // Past the character that was escaped, which is always ASCII.
-        rest = escape.get(1..).unwrap_or("");
-    }
-    false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nul_is_found_and_what_looks_like_it_is_not() {
-        for (text, nul) in [
-            ("", false),
-            ("\0", true),
-            ("\\u0000", false),
-            ("\\\0", true),
-            ("a\\\\u0000", false),
-            ("\n\0", true),
-        ] {
-            assert_eq!(escapes_nul(&serde_json::to_string(text).unwrap()), nul, "{text:?}");
-        }
-    }
 }

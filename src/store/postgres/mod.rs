@@ -6,6 +6,7 @@ mod builder;
 mod connections;
 mod error;
 mod migrate;
+mod nul;
 mod read;
 mod retention;
 mod run;

@@ -1,0 +1,5 @@
+//! See `connection.rs` in `src/`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| doorbell_fuzz::connection::check(data));

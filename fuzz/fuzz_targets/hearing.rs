@@ -1,0 +1,5 @@
+//! See `hearing.rs` in `src/`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| doorbell_fuzz::hearing::check(data));

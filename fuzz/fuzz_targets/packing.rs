@@ -1,0 +1,5 @@
+//! See `packing.rs` in `src/`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| doorbell_fuzz::packing::check(data));

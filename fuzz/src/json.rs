@@ -1,0 +1,86 @@
+//! Events as JSON, which Postgres cannot store if there is a NUL in it.
+
+#[path = "../../src/store/postgres/nul.rs"]
+mod nul;
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+
+use self::nul::escapes_nul;
+use crate::planted::is_planted;
+
+/// JSON escapes a NUL if, and only if, one of its texts has one when serde_json reads it; so does JSON that it has written.
+pub fn check(data: &[u8]) {
+    let json = String::from_utf8_lossy(data);
+    let escapes = if is_planted() {
+        json.contains("\\u0000")
+    } else {
+        escapes_nul(&json)
+    };
+    if let Ok(HasNul(has_nul)) = serde_json::from_str(&json) {
+        assert_eq!(escapes, has_nul);
+    }
+    let written = serde_json::to_string(&json).expect("any text can be written");
+    assert_eq!(escapes_nul(&written), json.contains('\0'));
+}
+
+/// Whether any text in it has a NUL: the names of fields too, and what a field of the same name hides.
+struct HasNul(bool);
+
+impl<'de> Deserialize<'de> for HasNul {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Texts)
+    }
+}
+
+struct Texts;
+
+impl<'de> Visitor<'de> for Texts {
+    type Value = HasNul;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<HasNul, E> {
+        Ok(HasNul(text.contains('\0')))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<HasNul, A::Error> {
+        let mut any = false;
+        while let Some(HasNul(nul)) = items.next_element()? {
+            any |= nul;
+        }
+        Ok(HasNul(any))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<HasNul, A::Error> {
+        let mut any = false;
+        while let Some((HasNul(name), HasNul(value))) = fields.next_entry()? {
+            any |= name | value;
+        }
+        Ok(HasNul(any))
+    }
+
+    fn visit_unit<E>(self) -> Result<HasNul, E> {
+        Ok(HasNul(false))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<HasNul, E> {
+        Ok(HasNul(false))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<HasNul, E> {
+        Ok(HasNul(false))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<HasNul, E> {
+        Ok(HasNul(false))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<HasNul, E> {
+        Ok(HasNul(false))
+    }
+}

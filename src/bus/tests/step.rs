@@ -1,0 +1,74 @@
+//! What can happen to a bus. Also the fuzzer's words, see `fuzz/`.
+
+use crate::bus::OnSlow;
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Somebody appends to a stream; with a doorbell that is heard, heard later, or lost.
+    Append {
+        stream: u8,
+        bell: Bell,
+    },
+    /// This process appends, and delivers by itself.
+    AppendHere {
+        stream: u8,
+    },
+    /// A doorbell that was late is heard.
+    LateBell,
+    /// A doorbell by anybody, for anything.
+    Forged {
+        stream: u8,
+        first: u64,
+        more: u64,
+    },
+    /// The worker fixes the starts of new subscriptions.
+    Start,
+    /// The worker reads what is wanted, up to so many streams, and some at a time; or fails to.
+    Read {
+        streams: usize,
+        limit: usize,
+        fails: bool,
+    },
+    Sweep,
+    SubscribeOne {
+        stream: u8,
+        on_slow: OnSlow,
+    },
+    SubscribeFrom {
+        stream: u8,
+        after: u64,
+    },
+    SubscribeAll,
+    /// A subscriber takes so many items.
+    Receive {
+        subscription: usize,
+        items: usize,
+    },
+    Unsubscribe {
+        subscription: usize,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bell {
+    Heard,
+    Late,
+    Lost,
+}
+
+/// The same without sweeps: doorbells are late, but none gets lost.
+pub(super) fn without_sweeps(steps: Vec<Step>) -> Vec<Step> {
+    let step = |step| match step {
+        Step::Sweep => None,
+        Step::Append {
+            stream,
+            bell: Bell::Lost,
+        } => Some(Step::Append {
+            stream,
+            bell: Bell::Late,
+        }),
+        step => Some(step),
+    };
+    steps.into_iter().filter_map(step).collect()
+}
