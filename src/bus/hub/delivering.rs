@@ -133,7 +133,7 @@ impl<E: StreamEvent> Hub<E> {
                 NoticeKind::Trimmed {
                     through: page.trimmed_through,
                 }
-                .on(slot),
+                .on(slot, stream.era),
             );
         }
         let mut events = 0;
@@ -238,6 +238,7 @@ fn take_next<E: StreamEvent>(stream: &mut Stream<E>, slot: Slot, record: Record<
     items.push(match event {
         Ok(event) => Item::Event {
             slot,
+            era: stream.era,
             seq,
             event: Arc::new(event),
         },
@@ -245,7 +246,7 @@ fn take_next<E: StreamEvent>(stream: &mut Stream<E>, slot: Slot, record: Record<
             seq,
             reason: error.reason.into(),
         }
-        .on(slot),
+        .on(slot, stream.era),
     });
     true
 }

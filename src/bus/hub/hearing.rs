@@ -138,7 +138,8 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let stream = table.stream_mut(slot);
         stream.delivered_at = tick;
         stream.lowered = Some(to);
-        let item = NoticeKind::Lowered { to, delivered }.on(slot);
+        let era = stream.era;
+        let item = NoticeKind::Lowered { to, delivered }.on(slot, era);
         self.outbox.push(Delivery {
             feeds: table.feeds(slot),
             items: vec![item],

@@ -4,17 +4,34 @@ use std::sync::Arc;
 
 use super::{PastRewind, Slot};
 
+/// Which of a stream's histories an item is of: the number of the rewind that brought it, as far as it fits; 0 for the first one.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Era(u32);
+
+impl Era {
+    pub(crate) fn of(rewind: &PastRewind) -> Self {
+        // Only compared among the rewinds of one subscriber's lag.
+        Self(rewind.number as u32)
+    }
+}
+
 /// An item of a feed: mostly an event, so that is small and cheap to clone.
 pub(crate) enum Item<E> {
-    Event { slot: Slot, seq: u64, event: Arc<E> },
+    Event {
+        slot: Slot,
+        era: Era,
+        seq: u64,
+        event: Arc<E>,
+    },
     Notice(Arc<Notice>),
 }
 
 impl<E> Clone for Item<E> {
     fn clone(&self) -> Self {
         match self {
-            Self::Event { slot, seq, event } => Self::Event {
+            Self::Event { slot, era, seq, event } => Self::Event {
                 slot: *slot,
+                era: *era,
                 seq: *seq,
                 event: Arc::clone(event),
             },
@@ -26,6 +43,7 @@ impl<E> Clone for Item<E> {
 /// Something else that concerns a stream.
 pub(crate) struct Notice {
     pub(crate) slot: Slot,
+    pub(crate) era: Era,
     pub(crate) kind: NoticeKind,
 }
 

@@ -19,7 +19,7 @@ mod table;
 pub(crate) use delivering::Cursor;
 #[cfg(feature = "postgres")]
 pub(crate) use hearing::Heard;
-pub(crate) use item::{Item, Notice, NoticeKind};
+pub(crate) use item::{Era, Item, Notice, NoticeKind};
 pub(crate) use rewinding::PastRewind;
 pub(crate) use stream::{Slot, StreamRef};
 pub(crate) use table::{Attached, Hub, HubSettings, Start, StartGate, UNSET};

@@ -1,8 +1,8 @@
 //! Histories that turned out to be others.
 
-use super::NoticeKind;
 use super::stream::{Slot, StreamRef};
 use super::table::Hub;
+use super::{Era, NoticeKind};
 use crate::bus::StreamEvent;
 use crate::store::EventId;
 
@@ -55,10 +55,12 @@ impl<E: StreamEvent> Hub<E> {
         table.rewinds.push_back(rewind);
         let stream = table.stream_mut(slot);
         stream.version = version;
+        stream.era = Era::of(&rewind);
+        let era = stream.era;
         stream.cursor = Some(resume_after);
         stream.wanted = high_water;
         stream.recent.truncate(if exact { resume_after } else { 0 });
-        self.send(&mut table, slot, vec![NoticeKind::Rewound(rewind).on(slot)]);
+        self.send(&mut table, slot, vec![NoticeKind::Rewound(rewind).on(slot, era)]);
         drop(table);
         self.flush();
         (self.nudge)();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::recent::Recent;
 use super::table::StartGate;
-use super::{Item, NoticeKind};
+use super::{Era, Item, NoticeKind};
 use crate::ring::Publisher;
 
 /// Where a stream is in the table. Given again to another stream only when nobody has it any more.
@@ -29,6 +29,7 @@ pub(crate) struct StreamRef {
 pub(super) struct Stream<E: Send + Sync + 'static> {
     pub(super) key: Arc<str>,
     pub(super) version: u64,
+    pub(super) era: Era,
     /// The ring of the subscriptions to this stream; none if there are only subscriptions to all.
     pub(super) feed: Option<Publisher<Item<E>>>,
     pub(super) subscriptions: usize,
@@ -57,6 +58,7 @@ impl<E: Send + Sync + 'static> Stream<E> {
         Self {
             key,
             version,
+            era: Era::default(),
             feed: None,
             subscriptions: 0,
             cursor,
@@ -74,7 +76,7 @@ impl<E: Send + Sync + 'static> Stream<E> {
 }
 
 impl NoticeKind {
-    pub(super) fn on<E>(self, slot: Slot) -> Item<E> {
-        Item::Notice(Arc::new(super::Notice { slot, kind: self }))
+    pub(super) fn on<E>(self, slot: Slot, era: Era) -> Item<E> {
+        Item::Notice(Arc::new(super::Notice { slot, era, kind: self }))
     }
 }

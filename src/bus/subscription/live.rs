@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use super::OnSlow;
 use super::cursors::Cursors;
 use crate::bus::gate::Opened;
-use crate::bus::hub::{Attached, Hub, Item, Notice, NoticeKind, PastRewind, Slot, Start, StartGate, StreamRef};
+use crate::bus::hub::{Attached, Era, Hub, Item, Notice, NoticeKind, PastRewind, Slot, Start, StartGate, StreamRef};
 use crate::bus::pages::{Fetch, History, Pages};
 use crate::bus::{BusError, BusEvent, Gap, Rewound, StreamEvent};
 use crate::ring::{RecvError, Subscriber, coop};
@@ -30,6 +30,8 @@ pub(super) struct Live<E: StreamEvent> {
     /// The last rewind that is known here, and what is to be said of those whose notices were missed.
     rewinds: u64,
     missed: VecDeque<BusEvent<E>>,
+    /// Streams whose rewinds were made up for before the ring has come to them, and the history that counts there.
+    ahead: Vec<(Slot, Era)>,
     /// The subscriber says that it has had more than this process knows of.
     claimed: Option<Claim>,
 }
@@ -109,6 +111,7 @@ impl<E: StreamEvent> Live<E> {
             held: None,
             rewinds,
             missed: VecDeque::new(),
+            ahead: Vec::new(),
             claimed: None,
         }
     }
@@ -201,6 +204,9 @@ impl<E: StreamEvent> Live<E> {
 
     /// An item of the feed.
     fn take(&mut self, item: Item<E>) -> Step<E> {
+        if !self.ahead.is_empty() && self.is_of_the_past(&item) {
+            return Step::Continue;
+        }
         match &item {
             Item::Event { slot, seq, .. } => self.take_seq(*slot, *seq, item),
             Item::Notice(notice) => {
@@ -211,6 +217,26 @@ impl<E: StreamEvent> Live<E> {
                 }
             }
         }
+    }
+
+    /// Whether an item is of a history that was replaced, and this subscription has gone on to the one after it. The ring catches
+    /// up with the notice of the rewind, or with what comes behind it.
+    fn is_of_the_past(&mut self, item: &Item<E>) -> bool {
+        let (slot, era, rewind) = match item {
+            Item::Event { slot, era, .. } => (*slot, *era, None),
+            Item::Notice(notice) => match notice.kind {
+                NoticeKind::Rewound(rewind) => (notice.slot, notice.era, Some(rewind)),
+                _ => (notice.slot, notice.era, None),
+            },
+        };
+        let Some(at) = self.ahead.iter().position(|&(ahead, _)| ahead == slot) else {
+            return false;
+        };
+        let caught_up = self.ahead[at].1 == era || rewind.is_some_and(|rewind| rewind.number > self.rewinds);
+        if caught_up {
+            self.ahead.swap_remove(at);
+        }
+        !caught_up
     }
 
     /// An item that has a number.
@@ -331,6 +357,8 @@ impl<E: StreamEvent> Live<E> {
         for rewind in self.hub.rewinds_after(self.rewinds, own) {
             let said = self.rewound(rewind);
             self.missed.extend(said);
+            self.ahead.retain(|&(slot, _)| slot != rewind.slot);
+            self.ahead.push((rewind.slot, Era::of(&rewind)));
         }
         match (self.on_slow, own) {
             (_, Some(slot)) => {

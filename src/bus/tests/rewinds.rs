@@ -1,7 +1,7 @@
 //! Histories that are replaced under subscriptions.
 
 use super::rig::{Bus, drain};
-use crate::bus::{BusEvent, OnSlow, Rewound};
+use crate::bus::{BusEvent, FleetEvent, OnSlow, Rewound, StreamEvent as _};
 use crate::store::{Page, Record};
 
 /// The numbers of the events, or what else came.
@@ -138,4 +138,25 @@ fn what_retention_took_is_said() {
     let mut expected = vec![Err(gap)];
     expected.extend((11..=20).map(Ok));
     assert_eq!(told(drain(&mut subscription)), expected);
+}
+
+#[test]
+fn nothing_of_the_old_history_comes_after_the_new_one() {
+    let bus = Bus::new();
+    let mut slow = bus.subscribe("stream:0", OnSlow::Replay);
+    bus.append("stream:0", 6);
+    bus.hub.hear("stream:0", 7..=7);
+    let seventh = |data| FleetEvent::custom("stream:0", "n", data).with_seq(7);
+    let deliver = |event| {
+        let range = bus.hub.take_ranges(1).pop().expect("something is wanted");
+        bus.hub.deliver(range, Page::from_events(vec![event]), 10);
+    };
+    deliver(seventh("old"));
+    let cursor = bus.hub.cursors(true).pop().expect("there is one stream");
+    bus.hub.rewind(&cursor.stream, 6, true, 7);
+    deliver(seventh("new"));
+    // The ring has lost the first events, and holds the old seventh, the notice and the new one.
+    let mut items = drain(&mut slow);
+    assert_eq!(items.pop(), Some(BusEvent::Event(seventh("new").into())));
+    assert_eq!(told(items), (1..=6).map(Ok).collect::<Vec<_>>());
 }
