@@ -125,17 +125,39 @@ fn transactions(store: &Store) -> u64 {
     count.trim().parse().unwrap()
 }
 
-/// On one thread, so that all of them have lined up before the first transaction begins.
+/// Appends all of them at the same time. On one thread, so that all have lined up before the first shared transaction begins.
+async fn append_all(store: &Store, events: impl IntoIterator<Item = FleetEvent>) -> Vec<FleetEvent> {
+    let appends = events.into_iter().map(|event| store.append(event));
+    let appended = futures::future::join_all(appends).await;
+    appended.into_iter().map(Result::unwrap).collect()
+}
+
 #[tokio::test]
 async fn streams_share_transactions() {
     let store = Store::fresh().await;
-    let keys: Vec<String> = (0..32).map(|stream| format!("stream-{stream}")).collect();
+    let events = || (0..32).map(|stream| event(&format!("stream-{stream}"), "x"));
+    append_all(&store, events()).await;
+    // The first ones do not know yet that there are many.
+    let first = transactions(&store);
+    assert!(first <= 3, "{first}");
     for round in 1..=3 {
-        let appends = keys.iter().map(|key| store.append(event(key, "x")));
-        for appended in futures::future::join_all(appends).await {
-            assert_eq!(appended.unwrap().seq(), round);
+        for appended in append_all(&store, events()).await {
+            assert_eq!(appended.seq(), round + 1);
         }
-        assert_eq!(transactions(&store), round);
+        assert_eq!(transactions(&store), first + round);
+    }
+}
+
+#[tokio::test]
+async fn who_comes_alone_shares_with_nobody() {
+    let store = Store::fresh().await;
+    for number in 1..=5 {
+        append_all(&store, [event("one", "x"), event("two", "x")]).await;
+        assert_eq!(
+            transactions(&store),
+            2 * number,
+            "both go at once, by two of the three connections"
+        );
     }
 }
 
@@ -143,16 +165,19 @@ async fn streams_share_transactions() {
 async fn more_than_fits_into_one_transaction() {
     let store = Store::fresh().await;
     let long = "x".repeat(600_000);
-    let appends = (0..6).map(|stream| store.append(event(&format!("stream-{stream}"), &long)));
-    for appended in futures::future::join_all(appends).await {
-        appended.unwrap();
-    }
-    assert_eq!(transactions(&store), 3, "each has a mebibyte and a bit");
-    let appends = (0..600).map(|number| store.append(event(&format!("stream-{}", number % 7), "x")));
-    for appended in futures::future::join_all(appends).await {
-        appended.unwrap();
-    }
-    assert!(transactions(&store) <= 3 + 4, "256 at a time");
+    append_all(&store, (0..6).map(|stream| event(&format!("stream-{stream}"), &long))).await;
+    assert_eq!(
+        transactions(&store),
+        4,
+        "two at once, and each of the others has a mebibyte and a bit"
+    );
+    append_all(
+        &store,
+        (0..600).map(|number| event(&format!("stream-{}", number % 7), "x")),
+    )
+    .await;
+    let transactions = transactions(&store) - 4;
+    assert!((3..=6).contains(&transactions), "256 at a time, in {transactions}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,7 @@
 
 mod alone;
 mod append;
+mod at_once;
 mod builder;
 mod connections;
 mod error;

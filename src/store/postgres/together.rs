@@ -28,39 +28,49 @@ struct UnderWay<'a, E: StreamEvent> {
 }
 
 impl<E: StreamEvent> PostgresStore<E> {
-    /// Appends an event as soon as few enough appends are under way, together with others that wait for the same.
+    /// Appends an event: at once where few append, else together with others that wait for the same.
     pub(super) async fn append_in_turn(&self, stream_key: &str, outgoing: Outgoing) -> Result<Stamp, StoreError> {
         let unavailable = |reason: &str| StoreError::Unavailable {
             reason: reason.to_owned(),
         };
-        let runtime = Handle::try_current().map_err(|_| unavailable("there is no tokio runtime here"))?;
+        Handle::try_current().map_err(|_| unavailable("there is no tokio runtime here"))?;
+        if let Some(at_once) = self.at_once(stream_key) {
+            return at_once.append(outgoing).await;
+        }
         let (answer, answered) = oneshot::channel();
         if self.shared.turns.line_up(stream_key, Waiting { outgoing, answer }) {
-            let shared = Shared {
-                store: self.clone(),
-                ended: false,
-            };
-            // Not here: others rely on it, and this caller may give up.
-            runtime.spawn(shared.run());
+            self.append_together();
         }
         let ended = |_| unavailable("the runtime on which the append was to run has ended");
         answered.await.map_err(ended)?
     }
 
+    /// Begins the shared transactions that [`Turns`](super::turns::Turns) asks for. Not within any caller's future: others rely on
+    /// them, and a caller may give up.
+    pub(super) fn append_together(&self) {
+        let shared = Shared {
+            store: self.clone(),
+            ended: false,
+        };
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(shared.run())),
+            // The runtime is gone, and with it whoever waits.
+            Err(_) => drop(shared),
+        }
+    }
+
     /// Appends what can be appended without waiting for a lock, as a whole; `None` for the others, whose streams are taken.
-    async fn append_free(
+    pub(super) async fn append_free(
         &self,
         connection: &mut Connection,
-        shares: &[Share],
+        events: &[(&str, &Outgoing)],
     ) -> Result<Vec<Option<Stamp>>, StoreError> {
-        let (mut stream_keys, mut payloads, mut expected) = (Vec::new(), Vec::new(), Vec::new());
-        for share in shares {
-            for Waiting { outgoing, .. } in &share.waiting {
-                stream_keys.push(&*share.stream_key);
-                payloads.push(Json::<&RawValue>(&outgoing.payload));
-                expected.push(outgoing.expected);
-            }
-        }
+        let stream_keys: Vec<&str> = events.iter().map(|(stream_key, _)| *stream_key).collect();
+        let payloads: Vec<_> = events
+            .iter()
+            .map(|(_, outgoing)| Json::<&RawValue>(&outgoing.payload))
+            .collect();
+        let expected: Vec<i64> = events.iter().map(|(_, outgoing)| outgoing.expected).collect();
         let query = sqlx::query(&self.shared.schema.append_free)
             .bind(stream_keys)
             .bind(payloads)
@@ -68,7 +78,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         let append = rows(connection, query, self.shared.transaction_pooler);
         match timeout(self.lock_limit(), append).await {
             Ok(Ok(rows)) => rows.iter().map(|row| self.stamp_unless_taken(row)).collect(),
-            Ok(Err(error)) => Err(self.append_error(error, &shares[0].stream_key)),
+            Ok(Err(error)) => Err(self.append_error(error, events[0].0)),
             Err(_) => Err(self.give_up(connection)),
         }
     }
@@ -111,23 +121,23 @@ impl<E: StreamEvent> Drop for Shared<E> {
 impl<E: StreamEvent> UnderWay<'_, E> {
     /// Appends and answers.
     async fn append(mut self, mut connection: Connection) {
-        match self.store.append_free(&mut connection, &self.shares).await {
+        let mut events = Vec::new();
+        for Share { stream_key, waiting } in &self.shares {
+            events.extend(waiting.iter().map(|waiting| (&**stream_key, &waiting.outgoing)));
+        }
+        match self.store.append_free(&mut connection, &events).await {
             Ok(stamps) => {
                 self.store.shared.connections.give_back(connection);
                 self.answer(stamps);
             }
             // Nothing was written, and perhaps only one of them is to blame.
-            Err(error) if !matches!(error, StoreError::Unavailable { .. }) && self.events() > 1 => {
+            Err(error) if !matches!(error, StoreError::Unavailable { .. }) && events.len() > 1 => {
                 for share in std::mem::take(&mut self.shares) {
                     self.store.append_by_itself(share);
                 }
             }
             Err(error) => self.fail(&error),
         }
-    }
-
-    fn events(&self) -> usize {
-        self.shares.iter().map(|share| share.waiting.len()).sum()
     }
 
     fn answer(&mut self, stamps: Vec<Option<Stamp>>) {

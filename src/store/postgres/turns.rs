@@ -3,7 +3,8 @@
 //! A stream's lock lets one transaction in at a time, through the flush, and every transaction costs the server a commit. So a
 //! process has few appends under way ([`Turns::most`]). What comes meanwhile waits here, without a connection, and goes together
 //! in the next transaction, whatever its stream: as many writers as there are share one flush. A stream whose lock somebody else
-//! has is left out of it, and waits for the lock in a transaction of its own.
+//! has is left out of it, and waits for the lock in a transaction of its own. Where few append, each does so at once, and shares
+//! with nobody.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -47,8 +48,10 @@ struct State {
     streams: HashMap<Arc<str>, Vec<Waiting>>,
     /// Those of them of which none is under way, first come, first served.
     queue: VecDeque<Arc<str>>,
-    /// Shared transactions that are under way, or about to be.
+    /// Transactions that are under way, or about to be, without waiting for a lock.
     running: usize,
+    /// Whether the latest shared transaction has had more than one event.
+    many: bool,
 }
 
 impl Turns {
@@ -59,6 +62,27 @@ impl Turns {
             state: Mutex::default(),
             most: most as usize,
         }
+    }
+
+    /// Whether an append may begin at once, in a transaction of its own. Then its stream is under way, and the transaction counts
+    /// until [`ends`](Self::ends). Where many append it may not: those who have just been answered will come, too.
+    pub(super) fn begin_at_once(&self, stream_key: &str) -> Option<Arc<str>> {
+        let mut state = self.state.lock();
+        if state.many || state.running >= self.most || state.streams.contains_key(stream_key) {
+            return None;
+        }
+        state.running += 1;
+        let stream_key = Arc::<str>::from(stream_key);
+        state.streams.insert(Arc::clone(&stream_key), Vec::new());
+        Some(stream_key)
+    }
+
+    /// A transaction that has begun at once has ended, or waits for a lock. Whether a shared one is to begin in its place.
+    #[must_use]
+    pub(super) fn ends(&self) -> bool {
+        let mut state = self.state.lock();
+        state.running -= 1;
+        state.begins(self.most)
     }
 
     /// Lines up. Whether one more shared transaction is to begin.
@@ -94,6 +118,8 @@ impl Turns {
         }
         if shares.is_empty() {
             state.running -= 1;
+        } else {
+            state.many = events > 1;
         }
         shares
     }
@@ -103,7 +129,7 @@ impl Turns {
         self.state.lock().take(stream_key, MOST_EVENTS, &mut 0)
     }
 
-    /// The stream is under way no more.
+    /// The stream is under way no more; whoever waits for it is in the queue.
     pub(super) fn is_done(&self, stream_key: &Arc<str>) {
         let mut state = self.state.lock();
         if state.streams.get(stream_key).is_some_and(Vec::is_empty) {
@@ -111,6 +137,12 @@ impl Turns {
         } else {
             state.queue.push_back(Arc::clone(stream_key));
         }
+    }
+
+    /// Whether a shared transaction is to begin.
+    #[must_use]
+    pub(super) fn begins(&self) -> bool {
+        self.state.lock().begins(self.most)
     }
 
     /// A shared transaction has ended before its time, with its runtime, on which whoever waits has relied.
@@ -162,7 +194,9 @@ mod tests {
     /// What may happen next. Numbers choose among what there is.
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        LineUp(u8),
+        Append(u8),
+        EndAtOnce(usize),
+        StopCounting(usize),
         GoAway(usize),
         Begin(usize),
         End(usize),
@@ -172,7 +206,9 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            4 => (0..5_u8).prop_map(Step::LineUp),
+            6 => (0..5_u8).prop_map(Step::Append),
+            2 => any::<usize>().prop_map(Step::EndAtOnce),
+            1 => any::<usize>().prop_map(Step::StopCounting),
             1 => any::<usize>().prop_map(Step::GoAway),
             2 => any::<usize>().prop_map(Step::Begin),
             2 => any::<usize>().prop_map(Step::End),
@@ -186,15 +222,19 @@ mod tests {
         turns: Turns,
         /// Shared transactions, with what is under way in each.
         shared: Vec<Vec<Share>>,
+        /// Those that have begun at once, and whether each counts.
+        at_once: Vec<(Arc<str>, bool)>,
         alone: Vec<Share>,
         waiting: Vec<oneshot::Receiver<Result<Stamp, StoreError>>>,
+        lined_up: usize,
         answered: usize,
     }
 
     impl Process {
         fn streams_under_way(&self) -> Vec<&str> {
             let shares = self.shared.iter().flatten().chain(&self.alone);
-            shares.map(|share| &*share.stream_key).collect()
+            let at_once = self.at_once.iter().map(|(stream_key, _)| &**stream_key);
+            shares.map(|share| &*share.stream_key).chain(at_once).collect()
         }
 
         fn answer(&mut self, waiting: Vec<Waiting>) {
@@ -231,6 +271,14 @@ mod tests {
             }
         }
 
+        fn end_at_once(&mut self, place: usize) {
+            let (stream_key, counts) = self.at_once.swap_remove(place);
+            self.turns.is_done(&stream_key);
+            if if counts { self.turns.ends() } else { self.turns.begins() } {
+                self.shared.push(Vec::new());
+            }
+        }
+
         fn take(&mut self, step: Step) {
             let idle: Vec<_> = (0..self.shared.len())
                 .filter(|&place| self.shared[place].is_empty())
@@ -239,7 +287,12 @@ mod tests {
                 .filter(|&place| !self.shared[place].is_empty())
                 .collect();
             match step {
-                Step::LineUp(stream) => {
+                Step::Append(stream) => {
+                    if let Some(stream_key) = self.turns.begin_at_once(&stream.to_string()) {
+                        self.at_once.push((stream_key, true));
+                        return;
+                    }
+                    self.lined_up += 1;
                     let (answer, waiting) = oneshot::channel();
                     let payload = serde_json::value::to_raw_value(&stream).unwrap();
                     let outgoing = Outgoing { payload, expected: 0 };
@@ -247,6 +300,14 @@ mod tests {
                         self.shared.push(Vec::new());
                     }
                     self.waiting.push(waiting);
+                }
+                Step::EndAtOnce(which) if !self.at_once.is_empty() => self.end_at_once(which % self.at_once.len()),
+                Step::StopCounting(which) if !self.at_once.is_empty() => {
+                    let which = which % self.at_once.len();
+                    let (_, counts) = &mut self.at_once[which];
+                    if std::mem::take(counts) && self.turns.ends() {
+                        self.shared.push(Vec::new());
+                    }
                 }
                 Step::GoAway(which) if !self.waiting.is_empty() => {
                     let mut gone = self.waiting.swap_remove(which % self.waiting.len());
@@ -278,15 +339,25 @@ mod tests {
         fn everybody_has_a_turn(connections in 1..7_u32, steps in prop::collection::vec(step(), 0..200)) {
             let turns = Turns::new(connections);
             let most = turns.most;
-            let mut process = Process { turns, shared: Vec::new(), alone: Vec::new(), waiting: Vec::new(), answered: 0 };
-            let mut lined_up = 0;
+            let mut process = Process {
+                turns,
+                shared: Vec::new(),
+                at_once: Vec::new(),
+                alone: Vec::new(),
+                waiting: Vec::new(),
+                lined_up: 0,
+                answered: 0,
+            };
             for step in steps {
-                lined_up += usize::from(matches!(step, Step::LineUp(_)));
                 process.take(step);
-                prop_assert!(process.shared.len() <= most);
+                let at_once = process.at_once.iter().filter(|(_, counts)| *counts).count();
+                prop_assert!(process.shared.len() + at_once <= most);
                 let mut streams = process.streams_under_way();
                 streams.sort_unstable();
                 prop_assert!(streams.windows(2).all(|pair| pair[0] != pair[1]), "{streams:?}");
+            }
+            while !process.at_once.is_empty() {
+                process.end_at_once(0);
             }
             while !process.alone.is_empty() {
                 process.end_alone(0);
@@ -295,7 +366,7 @@ mod tests {
                 process.end(0);
                 process.begin(0);
             }
-            prop_assert_eq!(process.answered, lined_up);
+            prop_assert_eq!(process.answered, process.lined_up);
             let state = process.turns.state.lock();
             prop_assert!(state.streams.is_empty() && state.queue.is_empty() && state.running == 0);
         }
