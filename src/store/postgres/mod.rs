@@ -40,7 +40,8 @@ use crate::bus::{FleetEvent, StreamEvent};
 ///
 /// | | round trips | |
 /// |---|---|---|
-/// | [`append`](Store::append), [`append_batch`](Store::append_batch) | 1 | one transaction, one flush; a batch is all or nothing |
+/// | [`append`](Store::append) | 1 | one transaction, one flush, shared where many append at once; one more round trip if another process has the stream |
+/// | [`append_batch`](Store::append_batch) | 1 | one transaction, one flush; all or nothing |
 /// | [`append_in`](Self::append_in), [`append_batch_in`](Self::append_batch_in) | 1 | in the caller's transaction |
 /// | [`replay`](Store::replay), [`replay_many`](Store::replay_many) | 1 | one query, one snapshot, whatever the number of streams |
 /// | [`high_water`](Store::high_water), [`high_waters`](Store::high_waters), [`identities`](Store::identities) | 1 | a probe of the primary key for each stream |
@@ -53,8 +54,12 @@ use crate::bus::{FleetEvent, StreamEvent};
 /// # Who waits for whom
 ///
 /// Appends to one stream follow one another from the first statement to the commit, so that their numbers are in the order of
-/// commit and have no gap; those to different streams do not meet. Readers wait for nobody. An open transaction that has appended
-/// holds up its own streams and nothing else.
+/// commit and have no gap. Readers wait for nobody. An open transaction that has appended holds up its own streams and nothing else.
+///
+/// A process has at most four appends under way, and one fewer than its pool has connections. What comes meanwhile waits without a
+/// connection, and goes together in the next transaction, whatever its streams, so that hundreds of writers share one flush. Each
+/// fails or succeeds by itself all the same: whoever would spoil the others', or would have to wait for a stream that somebody
+/// else has, gets a transaction of its own.
 ///
 /// Nobody waits for a server that does not answer, because it stands still or the line to it is dead: what has no answer within
 /// the [time limit](PostgresStoreBuilder::answer_timeout) fails, and its connection is given up.
