@@ -136,7 +136,8 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         self
     }
 
-    /// How far apart bells are sent under load; 1 ms if nothing is said. An idle bus rings at once whatever this says.
+    /// How far apart bells are sent under load, on average; 1 ms if nothing is said. An idle bus rings at once whatever this says, and
+    /// no bell waits longer for its turn than this.
     pub fn bell_spacing(mut self, spacing: Duration) -> Self {
         self.settings.bell_spacing = spacing;
         self
