@@ -4,7 +4,7 @@ use doorbell::bus::{BusEvent, DistributedBus, EventBus as _, OnSlow, SubscribeOp
 use doorbell::store::PostgresStore;
 use throwaway_postgres::Database;
 
-use crate::support::{builder, expect, next, note, store};
+use crate::support::{builder, expect, expect_nothing, next, note, store};
 
 const MANY: u64 = 1000;
 
@@ -78,6 +78,34 @@ async fn a_slow_subscriber_that_asks_for_it_is_told_exactly_what_it_missed() {
     }
     assert_eq!((received + missed, last), (MANY, MANY));
     assert!(missed > 0, "it was slow enough");
+}
+
+/// Bells that ring again for what a new subscription may lack go through the rings, too. They are no events, and none that was missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_bells_are_not_among_what_a_slow_subscriber_to_all_has_missed() {
+    let database = Database::fresh().unwrap();
+    let (_, here) = small(&database).await;
+    let report = SubscribeOptions::new().on_slow(OnSlow::Report);
+    let mut all = here.subscribe_all_with(report);
+    all.ready().await.unwrap();
+    let first = here.append_and_publish(note("agent-1", "hello")).await.unwrap();
+    for _ in 0..20 {
+        let fresh = here.subscribe("agent-1");
+        fresh.ready().await.unwrap();
+        here.publish(first.clone());
+    }
+    append_many(&here, "agent-2").await;
+    let (mut received, mut missed) = (0, 0);
+    while received + missed < 1 + MANY {
+        match next(&mut all).await {
+            BusEvent::Event(_) => received += 1,
+            BusEvent::Lagged(events) => missed += events,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(received + missed, 1 + MANY);
+    assert!(missed > 0, "it was slow enough");
+    expect_nothing(&mut all);
 }
 
 /// Retention takes what a slow subscriber has not had yet: it is told, and goes on behind the gap.

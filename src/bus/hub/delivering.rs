@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::outbox::Delivery;
 use super::stream::{Slot, Stream, StreamRef};
 use super::table::{Baseline, Hub, Range, Table, Target};
 use super::{Item, NoticeKind};
@@ -131,6 +130,7 @@ impl<E: StreamEvent> Hub<E> {
             stream.cursor = Some(page.trimmed_through);
             items.push(
                 NoticeKind::Trimmed {
+                    after: cursor,
                     through: page.trimmed_through,
                 }
                 .on(slot, stream.era),
@@ -193,10 +193,7 @@ impl<E: StreamEvent> Hub<E> {
         if !items.is_empty() {
             let tick = table.tick();
             table.stream_mut(slot).delivered_at = tick;
-            self.outbox.push(Delivery {
-                feeds: table.feeds(slot),
-                items,
-            });
+            self.push(table, slot, items);
         }
         let stream = table.stream(slot);
         if stream.cursor.is_some_and(|cursor| stream.wanted > cursor) {

@@ -7,7 +7,6 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::NoticeKind;
-use super::outbox::Delivery;
 use super::stream::Slot;
 use super::table::{Baseline, Hub, Table};
 
@@ -140,10 +139,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
         stream.lowered = Some(to);
         let era = stream.era;
         let item = NoticeKind::Lowered { to, delivered }.on(slot, era);
-        self.outbox.push(Delivery {
-            feeds: table.feeds(slot),
-            items: vec![item],
-        });
+        self.push(table, slot, vec![item]);
     }
 
     /// Whether something was announced that only a sweep can find. Asking takes the wish back.

@@ -40,6 +40,20 @@ impl<E> Clone for Item<E> {
     }
 }
 
+impl<E> Item<E> {
+    /// For how many events of its stream it stands.
+    pub(crate) fn events(&self) -> u64 {
+        match self {
+            Self::Event { .. } => 1,
+            Self::Notice(notice) => match notice.kind {
+                NoticeKind::Undecodable { .. } => 1,
+                NoticeKind::Trimmed { after, through } => through - after,
+                NoticeKind::Rewound(_) | NoticeKind::Lowered { .. } => 0,
+            },
+        }
+    }
+}
+
 /// Something else that concerns a stream.
 pub(crate) struct Notice {
     pub(crate) slot: Slot,
@@ -50,8 +64,8 @@ pub(crate) struct Notice {
 pub(crate) enum NoticeKind {
     /// In the place of an event.
     Undecodable { seq: u64, reason: Arc<str> },
-    /// Events up to this number are gone from the store.
-    Trimmed { through: u64 },
+    /// Events above `after`, up to `through`, are gone from the store.
+    Trimmed { after: u64, through: u64 },
     /// The store's history is another one.
     Rewound(PastRewind),
     /// A doorbell rang for an event at or before the start of a subscription: who has delivered nothing yet starts here. Says how

@@ -14,6 +14,7 @@ mod rewinding;
 mod starting;
 mod stream;
 mod table;
+mod uneven;
 
 #[cfg(feature = "postgres")]
 pub(crate) use delivering::Cursor;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::outbox::Outbox;
+use super::outbox::{Delivery, Outbox};
 use super::stream::{Slot, Stream, StreamRef};
+use super::uneven::Uneven;
 use super::{Item, PastRewind};
 use crate::bus::BusError;
 use crate::bus::gate::Gate;
@@ -64,6 +65,8 @@ pub(crate) struct Attached<E: Send + Sync + 'static> {
     pub(crate) stream: Option<StreamRef>,
     /// The number of the last rewind before it.
     pub(crate) rewinds: u64,
+    /// Of a subscription to all: how many [more](Hub::more_before) events than items there were before it.
+    pub(crate) more: i64,
 }
 
 pub(crate) struct Hub<E: Send + Sync + 'static> {
@@ -107,6 +110,18 @@ pub(super) struct All<E: Send + Sync + 'static> {
     pub(super) baseline: Baseline,
     pub(super) starting: Vec<StartGate>,
     pub(super) started_at: u64,
+    /// The items of `feed` that are not one event each.
+    uneven: Uneven,
+}
+
+impl<E: Send + Sync + 'static> All<E> {
+    /// Takes down items that go to the feed, if there is one.
+    pub(super) fn note(&mut self, items: &[Item<E>]) {
+        if let Some(feed) = &self.feed {
+            let oldest = feed.next_seq().saturating_sub(feed.capacity() as u64);
+            self.uneven.note(items, oldest);
+        }
+    }
 }
 
 /// How far the streams that are not in the table are delivered: what they held when the first subscription to all began.
@@ -223,6 +238,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
                     baseline: Baseline::Missing,
                     starting: Vec::new(),
                     started_at: 0,
+                    uneven: Uneven::starting_at(0),
                 },
                 queue: VecDeque::new(),
                 unverified: HashMap::new(),
@@ -306,6 +322,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             gate,
             stream: Some(stream),
             rewinds,
+            more: 0,
         })
     }
 
@@ -317,7 +334,12 @@ impl<E: Send + Sync + 'static> Hub<E> {
         }
         let tick = table.tick();
         table.all.subscriptions += 1;
+        let is_new = table.all.feed.is_none();
         let feed = Self::ring(self.settings.all_capacity, &mut table.all.feed);
+        if is_new {
+            table.all.uneven = Uneven::starting_at(feed.position());
+        }
+        let more = table.all.uneven.more_before(feed.position());
         let nudge = matches!(table.all.baseline, Baseline::Missing);
         let gate = if nudge {
             let gate = Gate::shut();
@@ -337,6 +359,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             gate,
             stream: None,
             rewinds,
+            more,
         })
     }
 
@@ -439,6 +462,21 @@ impl<E: Send + Sync + 'static> Hub<E> {
     /// How many streams are looked after.
     pub(crate) fn streams(&self) -> usize {
         self.table.lock().by_key.len()
+    }
+
+    /// Puts items on their way into the rings.
+    pub(super) fn push(&self, table: &mut Table<E>, slot: Slot, items: Vec<Item<E>>) {
+        table.all.note(&items);
+        self.outbox.push(Delivery {
+            feeds: table.feeds(slot),
+            items,
+        });
+    }
+
+    /// How many more events than items there were in the ring of all streams before a position. It may count, too, what comes after and
+    /// is overwritten.
+    pub(crate) fn more_before(&self, position: u64) -> i64 {
+        self.table.lock().all.uneven.more_before(position)
     }
 
     /// The stream in a slot of which a subscription has had an item.

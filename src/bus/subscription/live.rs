@@ -12,7 +12,7 @@ use crate::bus::gate::Opened;
 use crate::bus::hub::{Attached, Era, Hub, Item, Notice, NoticeKind, PastRewind, Slot, Start, StartGate, StreamRef};
 use crate::bus::pages::{Fetch, History, Pages};
 use crate::bus::{BusError, BusEvent, Gap, Rewound, StreamEvent};
-use crate::ring::{RecvError, Subscriber, coop};
+use crate::ring::{Lagged, RecvError, Subscriber, coop};
 
 pub(super) struct Live<E: StreamEvent> {
     hub: Arc<Hub<E>>,
@@ -29,6 +29,8 @@ pub(super) struct Live<E: StreamEvent> {
     held: Option<Item<E>>,
     /// The last rewind that is known here, and what is to be said of those whose notices were missed.
     rewinds: u64,
+    /// How many more events than items the ring of all streams had, up to here.
+    more: i64,
     missed: VecDeque<BusEvent<E>>,
     /// Streams whose rewinds were made up for before the ring has come to them, and the history that counts there.
     ahead: Vec<(Slot, Era)>,
@@ -93,6 +95,7 @@ impl<E: StreamEvent> Live<E> {
             gate,
             stream,
             rewinds,
+            more,
         } = attached;
         let phase = Phase::Starting {
             gate: Arc::clone(&gate).opened(),
@@ -110,6 +113,7 @@ impl<E: StreamEvent> Live<E> {
             reading: None,
             held: None,
             rewinds,
+            more,
             missed: VecDeque::new(),
             ahead: Vec::new(),
             claimed: None,
@@ -159,8 +163,11 @@ impl<E: StreamEvent> Live<E> {
             let step = match self.held.take() {
                 Some(item) => self.take(item),
                 None => match ready!(self.feed.poll_recv(cx)) {
-                    Ok(item) => self.take(item),
-                    Err(RecvError::Lagged(lagged)) => self.lagged(lagged.skipped),
+                    Ok(item) => {
+                        self.more += item.events().cast_signed() - 1;
+                        self.take(item)
+                    }
+                    Err(RecvError::Lagged(lagged)) => self.lagged(lagged),
                     Err(RecvError::Closed) => {
                         self.phase = Phase::Ended;
                         Step::Continue
@@ -290,7 +297,10 @@ impl<E: StreamEvent> Live<E> {
         let slot = notice.slot;
         let at = self.cursor(slot);
         match notice.kind {
-            NoticeKind::Trimmed { through } if through > at => {
+            NoticeKind::Trimmed { after, through } if through > at => {
+                // What the ring has passed over before was counted.
+                let is_counted = self.on_slow == OnSlow::Report && self.stream.is_none();
+                let at = if is_counted { at.max(after) } else { at };
                 self.set_cursor(slot, through);
                 let stream_key = self.hub.stream_ref(slot).key;
                 Step::Yield(BusEvent::Gap(Gap {
@@ -351,7 +361,7 @@ impl<E: StreamEvent> Live<E> {
     }
 
     /// The ring has passed over items.
-    fn lagged(&mut self, skipped: u64) -> Step<E> {
+    fn lagged(&mut self, lagged: Lagged) -> Step<E> {
         self.hub.counters.lags.add(1);
         let own = self.stream.as_ref().map(|stream| stream.slot);
         for rewind in self.hub.rewinds_after(self.rewinds, own) {
@@ -368,7 +378,10 @@ impl<E: StreamEvent> Live<E> {
                 // The next item shows what is missing, whatever it is, and there is one: the ring is full of them.
                 Step::Continue
             }
-            (OnSlow::Report, None) => Step::Yield(BusEvent::Lagged(skipped)),
+            (OnSlow::Report, None) => match self.events_in(lagged) {
+                0 => Step::Continue,
+                events => Step::Yield(BusEvent::Lagged(events)),
+            },
             (OnSlow::Replay, None) => {
                 // A stream of which nothing more comes would not show it.
                 for (slot, through, lowered) in self.hub.delivered() {
@@ -382,6 +395,16 @@ impl<E: StreamEvent> Live<E> {
                 Step::Continue
             }
         }
+    }
+
+    /// How many events the items were that the ring of all streams has passed over.
+    fn events_in(&mut self, lagged: Lagged) -> u64 {
+        let skipped = lagged.skipped.cast_signed();
+        // What is counted although it comes after these items is overwritten: the next lag has less then.
+        let more = self.hub.more_before(lagged.resume_at).max(self.more - skipped);
+        let events = skipped + more - self.more;
+        self.more = more;
+        events.cast_unsigned()
     }
 
     fn read_after(&mut self, slot: Slot, at: u64, again: bool) {
