@@ -10,6 +10,7 @@
 
 mod bus {
     pub(crate) mod candidates;
+    pub(crate) mod distribution;
     pub(crate) mod options;
     pub(crate) mod process;
     pub(crate) mod report;

@@ -1,7 +1,8 @@
-//! What this process costs.
+//! What a process costs.
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -30,23 +31,35 @@ pub(crate) fn resident() -> f64 {
     kib / 1024.0
 }
 
-/// How many TCP connections it has to a port of this machine, found without asking the bus: the sockets among its files
-/// that the kernel lists as established.
+/// How many TCP connections this process has to a port, found without asking the bus.
 pub(crate) fn connections(port: u16) -> usize {
-    let sockets: HashSet<String> = fs::read_dir("/proc/self/fd")
-        .expect("the files of this process")
+    connections_of("self", port).expect("the files of this process")
+}
+
+/// The same of another process, by its number, while it is there: the sockets among its files that the kernel lists as
+/// established.
+pub(crate) fn connections_of(process: &str, port: u16) -> io::Result<usize> {
+    let sockets: HashSet<String> = fs::read_dir(format!("/proc/{process}/fd"))?
         .flatten()
         .filter_map(|entry| fs::read_link(entry.path()).ok())
         .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
         .collect();
     const ESTABLISHED: &str = "01";
     let remote = format!(":{port:04X}");
-    fs::read_to_string("/proc/self/net/tcp")
-        .expect("the connections of this machine")
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .filter(|fields| {
-            fields.len() > 9 && fields[2].ends_with(&remote) && fields[3] == ESTABLISHED && sockets.contains(fields[9])
-        })
-        .count()
+    let mut count = 0;
+    for table in ["tcp", "tcp6"] {
+        // A machine may do without the latter.
+        let lines = fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
+        count += lines
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .filter(|fields| {
+                fields.len() > 9
+                    && fields[2].ends_with(&remote)
+                    && fields[3] == ESTABLISHED
+                    && sockets.contains(fields[9])
+            })
+            .count();
+    }
+    Ok(count)
 }

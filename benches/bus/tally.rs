@@ -1,13 +1,17 @@
 //! Who got what, and when the last one had it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use super::distribution::Distribution;
 use super::tick;
+
+/// Of how many histograms the deliveries are kept in, so that tasks that run at the same time seldom meet at one.
+const SHARDS: usize = 16;
 
 /// Of one process: every event, and how many of its subscribers still lack it.
 ///
@@ -24,6 +28,9 @@ pub(crate) struct Tally {
     repeated: AtomicU64,
     reordered: AtomicU64,
     last_delivery: Mutex<Histogram<u64>>,
+    /// The times of all deliveries, if they are wanted: subscriber by subscriber in turn.
+    each_delivery: Vec<Mutex<Histogram<u64>>>,
+    receipts: AtomicUsize,
     finished_at: AtomicU64,
     finished: Notify,
 }
@@ -63,8 +70,14 @@ pub(crate) fn histogram() -> Histogram<u64> {
 
 impl Tally {
     /// For `events` events to `subscribers` subscribers, both spread evenly over the streams. The first `warm_up` events are
-    /// checked, but not timed.
-    pub(crate) fn new(streams: usize, subscribers: usize, events: usize, warm_up: usize) -> Arc<Self> {
+    /// checked, but not timed. `times_each` says whether all deliveries are timed, or only the last one of each event.
+    pub(crate) fn new(
+        streams: usize,
+        subscribers: usize,
+        events: usize,
+        warm_up: usize,
+        times_each: bool,
+    ) -> Arc<Self> {
         assert_eq!(
             (subscribers % streams, events % streams),
             (0, 0),
@@ -81,6 +94,10 @@ impl Tally {
             repeated: AtomicU64::new(0),
             reordered: AtomicU64::new(0),
             last_delivery: Mutex::new(histogram()),
+            each_delivery: (0..if times_each { SHARDS } else { 0 })
+                .map(|_| Mutex::new(histogram()))
+                .collect(),
+            receipts: AtomicUsize::new(0),
             finished_at: AtomicU64::new(0),
             finished: Notify::new(),
         })
@@ -91,6 +108,7 @@ impl Tally {
         Receipt {
             tally: Arc::clone(self),
             stream,
+            shard: self.receipts.fetch_add(1, Ordering::Relaxed) % SHARDS,
             next: 1,
         }
     }
@@ -116,6 +134,20 @@ impl Tally {
         Latency::of(&self.last_delivery.lock().expect("nobody panics with it"))
     }
 
+    /// The times of each event's last delivery.
+    pub(crate) fn last_deliveries(&self) -> Distribution {
+        Distribution::of(&self.last_delivery.lock().expect("nobody panics with it"))
+    }
+
+    /// The times of all deliveries; of none, if they were not wanted.
+    pub(crate) fn each_delivery(&self) -> Distribution {
+        let mut all = histogram();
+        for shard in &self.each_delivery {
+            all += &*shard.lock().expect("nobody panics with it");
+        }
+        Distribution::of(&all)
+    }
+
     /// What went wrong until now; what has not arrived counts as lost.
     pub(crate) fn wrongs(&self) -> Wrongs {
         let missing: u64 = self
@@ -130,22 +162,29 @@ impl Tally {
         }
     }
 
-    fn delivered(&self, stream: usize, number: u64, sent: u64) {
+    fn delivered(&self, stream: usize, shard: usize, number: u64, sent: u64) {
         self.deliveries.fetch_add(1, Ordering::Relaxed);
         let event = (number as usize - 1) * self.streams + stream;
         let Some(missing) = self.missing.get(event) else { return };
-        if missing.fetch_sub(1, Ordering::Relaxed) != 1 {
+        let is_last = missing.fetch_sub(1, Ordering::Relaxed) == 1;
+        if !is_last && self.each_delivery.is_empty() {
             return;
         }
         let now = tick::now();
         if event >= self.warm_up {
-            let micros = now.saturating_sub(sent) / 1_000;
-            self.last_delivery
-                .lock()
-                .expect("nobody panics with it")
-                .saturating_record(micros.max(1));
+            let micros = (now.saturating_sub(sent) / 1_000).max(1);
+            let record = |histogram: &Mutex<Histogram<u64>>| {
+                let mut histogram = histogram.lock().expect("nobody panics with it");
+                histogram.saturating_record(micros);
+            };
+            if let Some(each) = self.each_delivery.get(shard) {
+                record(each);
+            }
+            if is_last {
+                record(&self.last_delivery);
+            }
         }
-        if self.events_left.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if is_last && self.events_left.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.finished_at.store(now, Ordering::Relaxed);
             self.finished.notify_one();
         }
@@ -157,6 +196,7 @@ impl Tally {
 pub(crate) struct Receipt {
     tally: Arc<Tally>,
     stream: usize,
+    shard: usize,
     next: u64,
 }
 
@@ -175,6 +215,6 @@ impl Receipt {
         }
         tally.lost.fetch_add(number - self.next, Ordering::Relaxed);
         self.next = number + 1;
-        tally.delivered(self.stream, number, sent);
+        tally.delivered(self.stream, self.shard, number, sent);
     }
 }

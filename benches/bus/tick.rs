@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use doorbell::bus::StreamEvent;
 use serde::{Deserialize, Serialize};
 
-/// An event that knows when it was handed to its bus.
+/// An event that knows when it was handed to its bus, or should have been.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Tick {
     pub(crate) stream: String,
@@ -20,10 +20,15 @@ pub(crate) struct Tick {
 impl Tick {
     /// An event that is handed over now.
     pub(crate) fn now(stream: &str, number: u64) -> Self {
+        Self::sent_at(stream, number, now())
+    }
+
+    /// An event whose time runs from then on.
+    pub(crate) fn sent_at(stream: &str, number: u64, sent: u64) -> Self {
         Self {
             stream: stream.to_owned(),
             number,
-            sent: now(),
+            sent,
             // A small event, as most are.
             body: "x".repeat(100),
         }

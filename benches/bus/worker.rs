@@ -6,6 +6,7 @@
 pub(crate) mod append;
 pub(crate) mod idle;
 pub(crate) mod notice;
+pub(crate) mod pace;
 pub(crate) mod publish;
 pub(crate) mod subscribe;
 
@@ -28,6 +29,7 @@ pub(crate) enum Job {
     Append(append::Job),
     Idle(idle::Job),
     Notice(notice::Job),
+    Pace(pace::Job),
 }
 
 /// Does the job, if this process is a worker.
@@ -50,6 +52,7 @@ pub(crate) fn run_if_asked() -> bool {
             Job::Append(job) => said(append::run(job).await),
             Job::Idle(job) => said(idle::run(job).await),
             Job::Notice(job) => said(notice::run(job).await),
+            Job::Pace(job) => said(pace::run(job).await),
         }
     });
     say(&outcome);

@@ -1,8 +1,41 @@
 //! Long measurements of doorbell. `README.md` tells what they measure, and what they do not.
 
+#[cfg(feature = "postgres")]
+mod bus_latency;
+#[cfg(feature = "postgres")]
+mod bus_soak;
+mod files;
 mod latency;
+#[cfg(feature = "postgres")]
+mod place;
+mod plot;
+mod resident;
 mod soak;
 mod units;
+
+// What the benchmarks and the tests of the bus have already.
+#[cfg(feature = "postgres")]
+#[path = "../../benches/bus"]
+#[allow(dead_code, reason = "the benchmarks use the rest")]
+mod bus {
+    pub(crate) mod candidates;
+    pub(crate) mod distribution;
+    pub(crate) mod process;
+    pub(crate) mod tally;
+    pub(crate) mod tick;
+    pub(crate) mod worker;
+}
+#[cfg(feature = "postgres")]
+#[path = "../../tests/bus_processes/chaos/mod.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod chaos;
+#[cfg(feature = "postgres")]
+#[path = "../../tests/bus_processes/child.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod child;
+#[cfg(feature = "postgres")]
+#[path = "../../tests/bus_processes/random.rs"]
+mod random;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -12,15 +45,31 @@ use clap::Parser;
 /// Long measurements of doorbell
 #[derive(Debug, Parser)]
 #[command(name = "doorbell-perf")]
+#[cfg_attr(
+    not(feature = "postgres"),
+    command(after_help = "With `--features postgres` there are bus-latency and bus-soak, too.")
+)]
 enum Command {
     Latency(latency::Options),
     Soak(soak::Options),
+    #[cfg(feature = "postgres")]
+    BusLatency(bus_latency::Options),
+    #[cfg(feature = "postgres")]
+    BusSoak(bus_soak::Options),
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "postgres")]
+    if is_part_of_a_measurement() {
+        return ExitCode::SUCCESS;
+    }
     let outcome = match Command::parse() {
         Command::Latency(options) => latency::run(&options),
         Command::Soak(options) => soak::run(&options),
+        #[cfg(feature = "postgres")]
+        Command::BusLatency(options) => bus_latency::run(&options).map_err(|failure| failure.to_string()),
+        #[cfg(feature = "postgres")]
+        Command::BusSoak(options) => bus_soak::run(&options).map_err(|failure| failure.to_string()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -29,4 +78,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Does the work of one process of a measurement, if this is one.
+#[cfg(feature = "postgres")]
+fn is_part_of_a_measurement() -> bool {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    bus::worker::run_if_asked() || chaos::run_child(&words)
 }

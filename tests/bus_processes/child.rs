@@ -46,8 +46,13 @@ impl Child {
 
     /// The next line that it says.
     pub(crate) fn line(&self) -> String {
-        let line = self.lines.recv_timeout(LIMIT);
-        line.unwrap_or_else(|error| panic!("{} says nothing: {error}", self.role))
+        self.line_within(LIMIT).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same with another limit; or why there is none.
+    pub(crate) fn line_within(&self, limit: Duration) -> Result<String, String> {
+        let line = self.lines.recv_timeout(limit);
+        line.map_err(|error| format!("{} says nothing: {error}", self.role))
     }
 
     /// Ends its standard input, which tells it to come to an end.
@@ -63,7 +68,17 @@ impl Child {
 
     /// Whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
-        self.process.try_wait().expect("it is ours").is_none()
+        self.status().is_none()
+    }
+
+    /// How it has ended, if it has.
+    pub(crate) fn status(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().expect("it is ours")
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// How much it has computed.

@@ -17,8 +17,16 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use throwaway_postgres::Server;
+
+use chaos::Plan;
+use child::Child;
+
 /// The chaos of a run of all tests.
 const CHAOS: Duration = Duration::from_secs(60);
+
+/// How often it says how far it is.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// One of these is the name of a test.
 const TESTS: &[(&str, fn())] = &[
@@ -46,20 +54,46 @@ const TESTS: &[(&str, fn())] = &[
 ];
 
 fn chaos_loses_nothing() {
-    chaos::run(CHAOS, random::seed());
+    run_chaos(CHAOS, random::seed());
+}
+
+fn run_chaos(duration: Duration, seed: u64) {
+    println!("chaos for {duration:?} with seed {seed}");
+    let server = Server::builder().setting("max_connections", 200).start().unwrap();
+    let plan = Plan::dense(duration, seed);
+    let mut next_line = Duration::ZERO;
+    let outcome = chaos::run(&plan, &server.url(), Some(&server), |glance| {
+        if glance.elapsed >= next_line {
+            next_line = glance.elapsed + BETWEEN_LINES;
+            let numbers = |children: &[Child]| children.iter().map(Child::id).collect::<Vec<_>>();
+            println!(
+                "{:.0?}: {} events committed, {} faults; publishers {:?}, subscribers {:?}",
+                glance.elapsed,
+                glance.committed,
+                glance.faults,
+                numbers(glance.publishers),
+                numbers(glance.subscribers),
+            );
+        }
+    });
+    println!(
+        "{}",
+        outcome.unwrap_or_else(|failure| panic!("with seed {seed}: {failure}"))
+    );
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if chaos::run_child(&words) {
+        return ExitCode::SUCCESS;
+    }
     match words[..] {
         ["child", "late-ringer", url] => ringing::late_ringer(url),
         ["child", "idler", url] => idling::idler(url),
         ["child", "leaver", url, how] => leaving::leaver(url, how),
-        ["child", "publisher", url, seed] => chaos::publisher::run(url, number(seed)),
-        ["child", "subscriber", url, seed] => chaos::subscriber::run(url, number(seed)),
-        ["chaos", seconds] => chaos::run(Duration::from_secs(number(seconds)), random::seed()),
-        ["chaos", seconds, seed] => chaos::run(Duration::from_secs(number(seconds)), number(seed)),
+        ["chaos", seconds] => run_chaos(Duration::from_secs(number(seconds)), random::seed()),
+        ["chaos", seconds, seed] => run_chaos(Duration::from_secs(number(seconds)), number(seed)),
         _ => return run_tests(&words),
     }
     ExitCode::SUCCESS

@@ -9,6 +9,7 @@ pub(crate) fn seed() -> u64 {
 }
 
 /// SplitMix64.
+#[derive(Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -22,6 +23,11 @@ impl Random {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// Others, which go their own way from here.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self(self.next())
     }
 
     /// Less than `bound`.

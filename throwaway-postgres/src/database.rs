@@ -80,8 +80,31 @@ impl Database {
     /// As for [`Builder::start`](crate::Builder::start); [`Error::UnusableUrl`] and [`Error::Command`] with a `DATABASE_URL` that
     /// does not work.
     pub fn fresh() -> Result<Self, Error> {
+        Self::on(On::find()?)
+    }
+
+    /// Creates a database on the server that a URL names (`postgres://…`, a role that may create databases).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnusableUrl`], [`Error::MissingBinary`] without psql, [`Error::Command`] with what it says.
+    ///
+    /// ```
+    /// use throwaway_postgres::{Database, Server};
+    ///
+    /// # fn main() -> Result<(), throwaway_postgres::Error> {
+    /// let server = Server::start()?;
+    /// let database = Database::fresh_on(&server.url())?;
+    /// assert_eq!(database.psql("SELECT inet_server_port()")?, server.port().to_string());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fresh_on(url: &str) -> Result<Self, Error> {
+        Self::on(On::Given(url.to_owned()))
+    }
+
+    fn on(on: On) -> Result<Self, Error> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let on = On::find()?;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!(
             "throwaway_{:x}_{:x}_{}",
@@ -121,7 +144,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// [`Error::NotOurs`] if `DATABASE_URL` names it.
+    /// [`Error::NotOurs`] if `DATABASE_URL` or the caller has named it.
     pub fn server(&self) -> Result<&'static Server, Error> {
         match &self.on {
             On::Ours(server) => Ok(server),

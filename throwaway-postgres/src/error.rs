@@ -100,8 +100,10 @@ pub enum Error {
     /// The server is not ours: `DATABASE_URL` names it, and tests neither stop nor disturb it.
     #[error("the server that DATABASE_URL names is not ours to stop or disturb; unset DATABASE_URL for this test")]
     NotOurs,
-    /// `DATABASE_URL` is not of the form `postgres://user@host:port/database`.
-    #[error("DATABASE_URL is not of the form postgres://user@host:port/database")]
+    /// `DATABASE_URL`, or the URL that was given, is not of the form `postgres://user@host:port/database`.
+    #[error(
+        "the server's URL is not of the form postgres://user@host:port/database; it is DATABASE_URL unless another one was given"
+    )]
     UnusableUrl,
 }
 

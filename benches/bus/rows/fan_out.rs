@@ -74,7 +74,7 @@ impl From {
 }
 
 /// What one round found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Measured {
     outcome: subscribe::Outcome,
     transactions: u64,
@@ -231,6 +231,7 @@ fn one(server: &Server, scene: Scene, who: Who, from: From) -> Result<Measured, 
         load,
         warm_up: scene.events / 10,
         publishes: from == From::Within,
+        times_each: false,
     }))?;
     let publisher = match from {
         From::Within => None,

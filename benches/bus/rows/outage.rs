@@ -85,6 +85,7 @@ fn catch_up(server: &Server, options: &Options, report: &mut Report) -> Result<f
         load: load(0, 2 * streams, 1),
         warm_up: streams,
         publishes: false,
+        times_each: false,
     }))?;
     let (first, second) = (publisher(Who::Doorbell, 0)?, publisher(Who::Silent, streams)?);
     subscriber.go()?;

@@ -36,7 +36,7 @@ pub(crate) async fn run(job: Job) -> Result<Outcome, Failure> {
     const CONNECTIONS: u32 = 4;
     let bus = job.who.connect(&job.url, CONNECTIONS).await?;
     let before = process::resident();
-    let tally = Tally::new(job.streams, job.subscribers, 0, 0);
+    let tally = Tally::new(job.streams, job.subscribers, 0, 0, false);
     let receipts = (0..job.subscribers).map(|subscriber| {
         let stream = subscriber % job.streams;
         (stream_name(stream), tally.receipt(stream))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::bus::candidates::{Failure, Who};
+use crate::bus::distribution::Distribution;
 use crate::bus::tally::{Latency, Tally, Wrongs};
 use crate::bus::tick::stream_name;
 use crate::bus::worker::publish::{self, Load};
@@ -26,9 +27,11 @@ pub(crate) struct Job {
     pub(crate) warm_up: usize,
     /// Whether this process publishes, too, by the same bus.
     pub(crate) publishes: bool,
+    /// Whether every delivery is timed, and all times are told.
+    pub(crate) times_each: bool,
 }
 
-#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) latency: Latency,
     pub(crate) wrongs: Wrongs,
@@ -40,13 +43,17 @@ pub(crate) struct Outcome {
     pub(crate) reads: u64,
     /// When the last event was delivered, in nanoseconds since 1970.
     pub(crate) finished_at: u64,
+    /// From when an event was sent until each subscriber had it, and until the last one had it; if that was asked for.
+    pub(crate) each: Distribution,
+    pub(crate) last: Distribution,
 }
 
 pub(crate) async fn run(job: Job) -> Result<Outcome, Failure> {
     let bus = job.who.connect(&job.url, job.connections).await?;
-    let tally = Tally::new(job.load.streams, job.subscribers, job.load.events, job.warm_up);
+    let load = job.load;
+    let tally = Tally::new(load.streams, job.subscribers, load.events, job.warm_up, job.times_each);
     let receipts = (0..job.subscribers).map(|subscriber| {
-        let stream = subscriber % job.load.streams;
+        let stream = subscriber % load.streams;
         (stream_name(stream), tally.receipt(stream))
     });
     bus.subscribe(receipts.collect()).await?;
@@ -54,7 +61,7 @@ pub(crate) async fn run(job: Job) -> Result<Outcome, Failure> {
 
     let (cpu, reads) = (process::cpu(), bus.reads());
     if job.publishes {
-        publish::publish(&*bus, job.load).await?;
+        publish::publish(&*bus, load).await?;
     }
     let mut before = u64::MAX;
     while tokio::time::timeout(PATIENCE, tally.finished()).await.is_err() {
@@ -71,5 +78,11 @@ pub(crate) async fn run(job: Job) -> Result<Outcome, Failure> {
         connections: process::connections(job.port),
         reads: bus.reads() - reads,
         finished_at: tally.finished_at(),
+        each: tally.each_delivery(),
+        last: if job.times_each {
+            tally.last_deliveries()
+        } else {
+            Distribution::default()
+        },
     })
 }

@@ -2,19 +2,18 @@
 
 mod channel;
 mod measure;
-mod plot;
 mod report;
 
-use std::error::Error;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use self::channel::{Doorbell, Tokio};
 use self::measure::{Measurement, Receivers, Setting};
-use crate::units::{from_one_to, say};
+use crate::files;
+use crate::plot::{self, Chart};
+use crate::units::{count, from_one_to, say};
 
 /// Measure publish-to-receive latency at fixed rates, doorbell beside tokio's broadcast channel
 ///
@@ -70,6 +69,15 @@ impl Comparison {
     fn named(&self) -> [(&'static str, &Measurement); 2] {
         [("doorbell", &self.doorbell), ("tokio", &self.tokio)]
     }
+
+    fn chart(&self) -> Chart<'_> {
+        let setting = &self.setting;
+        Chart {
+            title: format!("{}, {}/s", report::subscribers(setting), count(setting.rate)),
+            lines: self.named().map(|(name, measured)| (name, &measured.latency)).into(),
+            microsecond: 1e3,
+        }
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
@@ -77,10 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if length.is_zero() {
         return Err("--seconds: must be more than 0".into());
     }
-    for path in options.csv.iter().chain(&options.svg) {
-        // Better now than after minutes of measuring.
-        File::create(path).map_err(|error| cannot_write(path, &error))?;
-    }
+    files::can_be_written(options.csv.iter().chain(&options.svg))?;
     let mut comparisons = Vec::new();
     say(report::HEAD);
     for &receivers in &options.receivers {
@@ -100,10 +105,11 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         }
     }
     if let Some(path) = &options.csv {
-        fs::write(path, report::csv(&comparisons)).map_err(|error| cannot_write(path, &error))?;
+        files::write(path, &report::csv(&comparisons))?;
     }
     if let Some(path) = &options.svg {
-        plot::draw(path, &comparisons).map_err(|error| cannot_write(path, &*error))?;
+        let charts: Vec<Chart<'_>> = comparisons.iter().map(Comparison::chart).collect();
+        plot::draw(path, &charts)?;
     }
     Ok(())
 }
@@ -120,8 +126,4 @@ fn compare(setting: Setting, rounds: usize) -> Comparison {
         doorbell,
         tokio,
     }
-}
-
-fn cannot_write(path: &Path, error: &dyn Error) -> String {
-    format!("cannot write {}: {error}", path.display())
 }

@@ -1,30 +1,243 @@
-//! Everything goes wrong at random for a while. At the end every subscriber has every committed event, once, in order.
+//! Everything goes wrong at random for a while. At the end every subscriber has every committed event, once, in order, or was told
+//! exactly what it was too slow for.
+//!
+//! One process appends and disturbs: this one. The publishers and subscribers are its children. Nobody keeps what it gets, so that
+//! a run can last for hours: see [`account`].
 
-pub(crate) mod publisher;
-pub(crate) mod subscriber;
+pub(crate) mod account;
+mod audit;
+mod faults;
+mod publisher;
+mod subscriber;
+mod subscriptions;
 
-use std::collections::BTreeMap;
+use std::fmt;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use doorbell::bus::{DistributedBus, DistributedBusBuilder, FleetEvent};
 use doorbell::listen::ListenMultiplexer;
 use doorbell::store::PostgresStore;
-use throwaway_postgres::{Server, Stop};
+use throwaway_postgres::Server;
+use tokio::sync::oneshot;
 
-use crate::child::{Child, runtime};
+use self::audit::Audit;
+use self::faults::Faults;
+use self::subscriber::Report;
+use crate::child::{Child, LIMIT, runtime};
 use crate::random::Random;
 
-const PUBLISHERS: u64 = 4;
-const SUBSCRIBERS: u64 = 3;
+/// What a run fails with.
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+
 /// All publishers write to all of them.
 const STREAMS: u64 = 12;
 
-/// The `application_name` of every listener.
+/// The `application_name` of every listener, of the publishers' other connections, and of the subscribers'.
 const LISTENER: &str = "chaos listener";
+const PUBLISHER: &str = "chaos publisher";
+const SUBSCRIBER: &str = "chaos subscriber";
+
+/// How often the processes are looked at.
+const LOOK: Duration = Duration::from_millis(200);
 
 fn stream(n: u64) -> String {
     format!("agent:{n}")
+}
+
+/// A run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) duration: Duration,
+    pub(crate) seed: u64,
+    pub(crate) publishers: usize,
+    pub(crate) subscribers: usize,
+    /// The longest pause of a publisher between two appends.
+    pub(crate) pause: Duration,
+    /// How many events of each stream retention leaves.
+    pub(crate) keep: u64,
+    /// The longest time between two faults.
+    pub(crate) between_faults: Duration,
+}
+
+impl Plan {
+    /// As dense as a machine of two cores can bear.
+    pub(crate) fn dense(duration: Duration, seed: u64) -> Self {
+        Self {
+            duration,
+            seed,
+            publishers: 4,
+            subscribers: 3,
+            pause: Duration::from_millis(12),
+            keep: 1_000,
+            between_faults: Duration::from_millis(600),
+        }
+    }
+}
+
+/// How a run is going.
+pub(crate) struct Glance<'a> {
+    pub(crate) elapsed: Duration,
+    /// Events that the audit has found in the store so far.
+    pub(crate) committed: u64,
+    pub(crate) faults: u64,
+    pub(crate) publishers: &'a [Child],
+    pub(crate) subscribers: &'a [Child],
+}
+
+/// How a run went that found nothing wrong.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) committed: u64,
+    /// Deliveries that the audit agrees with.
+    pub(crate) compared: u64,
+    pub(crate) trimmed: u64,
+    pub(crate) faults: String,
+    /// A line of each subscriber.
+    pub(crate) subscribers: Vec<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for subscriber in &self.subscribers {
+            writeln!(f, "subscriber: {subscriber}")?;
+        }
+        writeln!(
+            f,
+            "{} events committed, {} of them removed",
+            self.committed, self.trimmed
+        )?;
+        writeln!(f, "{} deliveries compared with the store", self.compared)?;
+        write!(f, "faults: {}", self.faults)
+    }
+}
+
+/// Runs on a database that nobody else uses; on a server of ours, if it is to be disturbed. `look` is called every now and then.
+pub(crate) fn run(
+    plan: &Plan,
+    url: &str,
+    disturbed: Option<&Server>,
+    mut look: impl FnMut(&Glance<'_>),
+) -> Result<Outcome, Failure> {
+    let runtime = runtime();
+    let mut random = Random::new(plan.seed);
+    let audit = runtime.block_on(Audit::begin(url, plan.keep))?;
+    let committed = audit.committed();
+    let mut subscribers: Vec<Child> = (0..plan.subscribers)
+        .map(|_| Child::start("subscriber", &[&named(url, SUBSCRIBER), &random.next().to_string()]))
+        .collect();
+    for subscriber in &subscribers {
+        expect(&subscriber.line_within(LIMIT)?, "ready")?;
+    }
+    let (stop_auditing, stopped) = oneshot::channel();
+    let auditing = runtime.spawn(audit.follow(stopped));
+    let publisher = |random: &mut Random| {
+        let pause = plan.pause.as_millis().max(1).to_string();
+        let seed = random.next().to_string();
+        let ends = if disturbed.is_some() { "mortal" } else { "immortal" };
+        Child::start("publisher", &[&named(url, PUBLISHER), &seed, &pause, ends])
+    };
+    let mut publishers: Vec<Child> = (0..plan.publishers).map(|_| publisher(&mut random)).collect();
+    let mut faults = Faults::new(plan.between_faults);
+    let begun = Instant::now();
+    while begun.elapsed() < plan.duration {
+        match disturbed {
+            None => std::thread::sleep(LOOK),
+            Some(server) => faults.wait_and_do_one(LOOK, server, &mut publishers, &mut random)?,
+        }
+        for child in &mut publishers {
+            if let Some(status) = child.status() {
+                if disturbed.is_none() || has_failed(status) {
+                    return Err(format!("a publisher has failed: {status}").into());
+                }
+                *child = publisher(&mut random);
+            }
+        }
+        if !subscribers.iter_mut().all(Child::runs) {
+            return Err("a subscriber has failed".into());
+        }
+        look(&Glance {
+            elapsed: begun.elapsed(),
+            committed: committed.get(),
+            faults: faults.count(),
+            publishers: &publishers,
+            subscribers: &subscribers,
+        });
+    }
+    end_all(&mut publishers)?;
+    let _ = stop_auditing.send(());
+    let mut audit = runtime.block_on(auditing)??;
+    runtime.block_on(async {
+        // One that was killed may have had a commit under way.
+        audit.nobody_is_connected(&[PUBLISHER]).await?;
+        audit.finish().await
+    })?;
+    let mut outcome = Outcome {
+        committed: committed.get(),
+        compared: 0,
+        trimmed: audit.trimmed(),
+        faults: faults.to_string(),
+        subscribers: Vec::new(),
+    };
+    for subscriber in &mut subscribers {
+        subscriber.finish();
+    }
+    for subscriber in &subscribers {
+        // It waits for so long for its subscriptions, and for its bus.
+        let report: Report = serde_json::from_str(&subscriber.line_within(3 * LIMIT)?)?;
+        for (what, account) in &report.accounts {
+            outcome.compared += audit.compare(account).map_err(|wrong| format!("{what}: {wrong}"))?;
+        }
+        outcome.subscribers.push(report.summary);
+    }
+    end_all(&mut subscribers)?;
+    runtime.block_on(audit.nobody_is_connected(&[LISTENER, PUBLISHER, SUBSCRIBER]))?;
+    Ok(outcome)
+}
+
+/// Does what a child is to do, if this process is one.
+pub(crate) fn run_child(arguments: &[&str]) -> bool {
+    let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text:?} is not a number"));
+    match arguments[..] {
+        ["child", "publisher", url, seed, pause, ends] => {
+            publisher::run(url, number(seed), number(pause), ends == "mortal");
+        }
+        ["child", "subscriber", url, seed] => subscriber::run(url, number(seed)),
+        _ => return false,
+    }
+    true
+}
+
+fn end_all(children: &mut [Child]) -> Result<(), Failure> {
+    for child in &mut *children {
+        child.finish();
+    }
+    for child in children {
+        let status = child.ended();
+        if has_failed(status) {
+            return Err(format!("a process has failed: {status}").into());
+        }
+    }
+    Ok(())
+}
+
+/// Ended neither by itself nor by being killed.
+fn has_failed(status: ExitStatus) -> bool {
+    status.code().is_some_and(|code| code != 0)
+}
+
+fn expect(line: &str, word: &str) -> Result<(), Failure> {
+    if line == word {
+        return Ok(());
+    }
+    Err(format!("{line:?} instead of {word:?}").into())
+}
+
+/// The same URL for connections that go by this name.
+fn named(url: &str, application_name: &str) -> String {
+    let joint = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{joint}application_name={}", application_name.replace(' ', "%20"))
 }
 
 /// A bus that notices what is wrong soon.
@@ -52,114 +265,4 @@ async fn connect(url: &str) -> Arc<PostgresStore> {
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
-}
-
-/// What is done to them.
-#[derive(Debug, Default)]
-struct Done(BTreeMap<&'static str, u64>);
-
-impl Done {
-    fn count(&mut self, what: &'static str) {
-        *self.0.entry(what).or_default() += 1;
-    }
-}
-
-pub(crate) fn run(duration: Duration, seed: u64) {
-    println!("chaos for {duration:?} with seed {seed}");
-    let server = Server::builder().setting("max_connections", 200).start().unwrap();
-    let url = server.url();
-    runtime().block_on(async {
-        PostgresStore::connect(&url).await.unwrap().migrate().await.unwrap();
-    });
-    let mut random = Random::new(seed);
-    let mut subscribers: Vec<_> = (0..SUBSCRIBERS)
-        .map(|_| Child::start("subscriber", &[&url, &random.next().to_string()]))
-        .collect();
-    for subscriber in &subscribers {
-        assert_eq!(subscriber.line(), "ready");
-    }
-    let mut publishers: Vec<_> = (0..PUBLISHERS)
-        .map(|_| Child::start("publisher", &[&url, &random.next().to_string()]))
-        .collect();
-    let mut done = Done::default();
-    let begun = Instant::now();
-    while begun.elapsed() < duration {
-        std::thread::sleep(random.millis(20, 600));
-        disturb(&server, &mut publishers, &mut random, &mut done);
-        for publisher in &mut publishers {
-            // They also end by themselves, between commit and bell.
-            if !publisher.runs() {
-                done.count("publisher ended before the bell");
-                *publisher = Child::start("publisher", &[&url, &random.next().to_string()]);
-            }
-        }
-        for subscriber in &mut subscribers {
-            assert!(subscriber.runs(), "a subscriber has failed, with seed {seed}");
-        }
-    }
-    for publisher in &mut publishers {
-        publisher.finish();
-    }
-    for publisher in &mut publishers {
-        publisher.ended();
-    }
-    check_store(&server, seed);
-    for subscriber in &mut subscribers {
-        subscriber.finish();
-    }
-    for subscriber in &mut subscribers {
-        println!("subscriber: {}", subscriber.line());
-        assert!(
-            subscriber.ended().success(),
-            "a subscriber has failed, with seed {seed}"
-        );
-    }
-    println!("{done:?}");
-}
-
-fn disturb(server: &Server, publishers: &mut [Child], random: &mut Random, done: &mut Done) {
-    match random.below(100) {
-        0..30 => {
-            done.count("listeners terminated");
-            for pid in server.backends(LISTENER).unwrap() {
-                if random.percent(50) {
-                    // It may have gone by itself.
-                    let _ = server.terminate_backend(pid);
-                }
-            }
-        }
-        30..45 => {
-            done.count("all connections terminated");
-            server
-                .psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
-                .unwrap();
-        }
-        45..60 => {
-            done.count("server frozen");
-            server.freeze().unwrap();
-            std::thread::sleep(random.millis(50, 2000));
-            server.thaw().unwrap();
-        }
-        60..70 => {
-            done.count("server restarted");
-            let how = [Stop::Immediate, Stop::Kill, Stop::Fast];
-            server.restart(how[random.below(3) as usize]).unwrap();
-        }
-        _ => {
-            done.count("publisher killed");
-            // The loop starts another one.
-            publishers[random.below(PUBLISHERS) as usize].kill();
-        }
-    }
-}
-
-/// Numbers without a gap.
-fn check_store(server: &Server, seed: u64) {
-    let gaps =
-        "SELECT count(*) FROM (SELECT 1 FROM doorbell.events GROUP BY stream_key HAVING max(seq) <> count(*)) AS gaps";
-    assert_eq!(server.psql(gaps).unwrap(), "0", "with seed {seed}");
-    let events = server
-        .psql("SELECT count(*), count(DISTINCT stream_key) FROM doorbell.events")
-        .unwrap();
-    println!("events and streams: {events}");
 }

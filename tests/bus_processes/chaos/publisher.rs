@@ -1,4 +1,4 @@
-//! A publisher: appends to all streams, in several ways, until it is told to end or dies between commit and bell.
+//! A publisher: appends to all streams, in several ways, until it is told to end or, if it is mortal, dies between commit and bell.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::{STREAMS, builder, connect, stream};
 use crate::child::{end, runtime};
 use crate::random::Random;
 
-pub(crate) fn run(url: &str, seed: u64) {
+pub(super) fn run(url: &str, seed: u64, pause: u64, mortal: bool) {
     runtime().block_on(async {
         let store = connect(url).await;
         let bus = builder(url, &store).start().unwrap();
         tokio::select! {
-            () = publish(&bus, &store, Random::new(seed)) => unreachable!("it goes on for ever"),
+            () = publish(&bus, &store, Random::new(seed), pause, mortal) => unreachable!("it goes on for ever"),
             () = end() => {}
         }
         bus.shutdown().await;
     });
 }
 
-async fn publish(bus: &DistributedBus, store: &PostgresStore, mut random: Random) {
+async fn publish(bus: &DistributedBus, store: &PostgresStore, mut random: Random, pause: u64, mortal: bool) {
     let mut count = 0_u64;
     let process = std::process::id();
     loop {
@@ -33,10 +33,10 @@ async fn publish(bus: &DistributedBus, store: &PostgresStore, mut random: Random
         let failed = match random.below(1000) {
             0..5 => {
                 let committed = store.append(note(&mut random, &mut count)).await.is_ok();
-                if committed {
+                if committed && mortal {
                     std::process::exit(0); // before the bell
                 }
-                true
+                !committed
             }
             5..200 => {
                 let batch = (0..1 + random.below(30))
@@ -57,7 +57,7 @@ async fn publish(bus: &DistributedBus, store: &PostgresStore, mut random: Random
         let pause = if failed {
             Duration::from_millis(20)
         } else {
-            random.millis(0, 12)
+            random.millis(0, pause)
         };
         tokio::time::sleep(pause).await;
     }

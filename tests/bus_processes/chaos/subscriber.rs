@@ -1,47 +1,39 @@
-//! A subscriber process: to all streams, to single ones, and to some in turns. Keeps what it gets, and compares it with the store
-//! at the end.
+//! A subscriber process: to all streams, to single ones, quick and slow, and to some in turns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use doorbell::bus::{BusEvent, BusSubscription, DistributedBus, EventBus as _, FleetEvent, FleetEventKind};
+use doorbell::bus::{BusState, DistributedBus, EventBus as _, FleetEvent, OnSlow, SubscribeOptions};
 use doorbell::store::{PostgresStore, Store};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
+use super::account::Account;
+use super::subscriptions::{Heads, Pace, follow, hop, sum_up, visit};
 use super::{STREAMS, builder, connect, stream};
 use crate::child::{LIMIT, end, runtime, say};
 use crate::random::Random;
 
-/// How far the streams reach when everything has come to rest.
-type Heads = Option<BTreeMap<String, u64>>;
+/// What a subscriber process has had.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// Of each subscription that keeps one.
+    pub(crate) accounts: Vec<(String, Account)>,
+    pub(crate) summary: String,
+}
 
-pub(crate) fn run(url: &str, seed: u64) {
+type Tasks = JoinSet<Option<(String, Account)>>;
+
+pub(super) fn run(url: &str, seed: u64) {
     runtime().block_on(async {
         let store = connect(url).await;
         let bus = builder(url, &store).start().unwrap();
         let (tell, heads) = watch::channel(None);
-        let mut tasks = JoinSet::new();
-        let all = bus.subscribe_all_ready().await.unwrap();
-        tasks.spawn(follow(all, None, heads.clone()));
-        for n in 0..4 {
-            let one = bus.subscribe(&stream(n));
-            one.ready().await.unwrap();
-            tasks.spawn(follow(one, Some(stream(n)), heads.clone()));
-        }
-        for n in 4..8 {
-            let random = Random::new(seed.wrapping_add(n));
-            tasks.spawn(hop(bus.clone(), stream(n), random, heads.clone()));
-        }
-        for n in 8..STREAMS {
-            tasks.spawn(churn(
-                bus.clone(),
-                stream(n),
-                Random::new(seed.wrapping_add(n)),
-                heads.clone(),
-            ));
-        }
+        let mut tasks = Tasks::new();
+        start(&bus, seed, &heads, &mut tasks).await;
         say("ready");
         tokio::select! {
             () = end() => {}
@@ -49,156 +41,99 @@ pub(crate) fn run(url: &str, seed: u64) {
             failed = tasks.join_next() => panic!("{failed:?}"),
         }
         let begun = Instant::now();
-        let stored = stored(&store).await;
-        let reach = stored
-            .iter()
-            .map(|(key, texts)| (key.clone(), texts.len() as u64))
-            .collect();
-        tell.send_replace(Some(reach));
-        let mut compared = 0;
-        while let Some(got) = tokio::time::timeout(LIMIT, tasks.join_next())
-            .await
-            .expect("all have arrived")
-        {
-            for (key, texts) in got.unwrap() {
-                let there = stored.get(&key).map_or(&[][..], |texts| texts);
-                assert_eq!(texts, there, "stream {key:?}");
-                compared += texts.len();
-            }
-        }
-        let stats = bus.stats();
-        say(&format!(
-            "complete after {:?}, {compared} events compared; {} repairs, {} lags, {} failed reads, {} losses",
-            begun.elapsed(),
-            stats.repairs,
-            stats.lags,
-            stats.failed_reads,
-            bus.listen_stats().map_or(0, |stats| stats.losses),
-        ));
+        tell.send_replace(Some(reached(&store).await));
+        let accounts = timeout(LIMIT, tasks.join_all()).await.expect("all have arrived");
+        let complete = begun.elapsed();
+        is_sound(&bus).await;
+        let accounts: Vec<_> = accounts.into_iter().flatten().collect();
+        let summary = summary(&bus, &accounts, complete);
+        say(&serde_json::to_string(&Report { accounts, summary }).unwrap());
+        bus.shutdown().await;
     });
 }
 
-/// What the store holds, stream by stream.
-async fn stored(store: &Arc<PostgresStore>) -> BTreeMap<String, Vec<String>> {
-    let mut stored = BTreeMap::new();
-    for n in 0..STREAMS {
+/// Starts all subscriptions. Those that are to have everything are ready when this returns.
+async fn start(bus: &DistributedBus, seed: u64, heads: &watch::Receiver<Heads>, tasks: &mut Tasks) {
+    let mut random = Random::new(seed);
+    let report = SubscribeOptions::new().on_slow(OnSlow::Report);
+
+    let all = bus.subscribe_all_ready().await.unwrap();
+    let all_slow = bus.subscribe_all();
+    let all_report = bus.subscribe_all_with(report);
+    for subscription in [&all_slow, &all_report] {
+        subscription.ready().await.unwrap();
+    }
+    tasks.spawn(named("all streams", follow(all, None, Pace::Quick, heads.clone())));
+    tasks.spawn(named(
+        "all streams, slow",
+        follow(all_slow, None, Pace::Slow(random.fork()), heads.clone()),
+    ));
+    let sum = sum_up(all_report, random.fork(), heads.clone());
+    tasks.spawn(async move {
+        sum.await;
+        None
+    });
+    for n in 0..4 {
         let key = stream(n);
-        let mut texts = Vec::new();
-        loop {
-            let after = texts.len() as u64;
-            // The server may just have been started again.
-            let Ok(page) = Store::<FleetEvent>::replay(&**store, &key, after, 1000).await else {
-                continue;
-            };
-            if page.records.is_empty() {
-                break;
-            }
-            texts.extend(page.records.into_iter().map(|record| text(&record.event.unwrap())));
+        // Slow ones beside the quick ones, so that they share a ring.
+        for (name, options, pace) in [
+            ("one stream", SubscribeOptions::new(), Pace::Quick),
+            ("one stream, slow", SubscribeOptions::new(), Pace::Slow(random.fork())),
+            ("one stream, slow, reports", report, Pace::Slow(random.fork())),
+        ] {
+            let one = bus.subscribe_with(&key, options);
+            one.ready().await.unwrap();
+            tasks.spawn(named(name, follow(one, Some(key.clone()), pace, heads.clone())));
         }
-        stored.insert(key, texts);
     }
-    stored
-}
-
-fn text(event: &FleetEvent) -> String {
-    match &event.kind {
-        FleetEventKind::Custom { data, .. } => data.clone(),
-        other => panic!("nobody writes {other:?}"),
+    for n in 4..8 {
+        let hops = hop(bus.clone(), stream(n), random.fork(), heads.clone());
+        tasks.spawn(named("one stream, with breaks", hops));
     }
-}
-
-/// What a subscription has brought.
-#[derive(Default)]
-struct Got(BTreeMap<String, Vec<String>>);
-
-impl Got {
-    /// The next item: the next event of its stream, or something is wrong.
-    fn take(&mut self, item: Option<BusEvent>) {
-        let Some(BusEvent::Event(event)) = item else {
-            panic!("expected an event, got {item:?}")
-        };
-        let texts = self.0.entry(event.agent_id.clone()).or_default();
-        assert_eq!(event.seq, texts.len() as u64 + 1, "of stream {:?}", event.agent_id);
-        texts.push(text(&event));
-    }
-
-    fn count(&self, key: &str) -> u64 {
-        self.0.get(key).map_or(0, |texts| texts.len() as u64)
-    }
-
-    /// Whether everything has come, of one stream or of all.
-    fn is_complete(&self, of: Option<&str>, heads: &Heads) -> bool {
-        heads.as_ref().is_some_and(|heads| {
-            let mut wanted = heads.iter().filter(|(key, _)| of.is_none_or(|of| of == *key));
-            wanted.all(|(key, head)| self.count(key) >= *head)
-        })
+    for n in 8..STREAMS {
+        let visits = visit(bus.clone(), stream(n), random.fork(), heads.clone());
+        tasks.spawn(async move {
+            visits.await;
+            None
+        });
     }
 }
 
-type Texts = BTreeMap<String, Vec<String>>;
+async fn named(name: &str, account: impl Future<Output = Account>) -> Option<(String, Account)> {
+    Some((name.to_owned(), account.await))
+}
 
-/// Stays subscribed from the first event to the last.
-async fn follow(mut subscription: BusSubscription, of: Option<String>, mut heads: watch::Receiver<Heads>) -> Texts {
-    let mut got = Got::default();
+/// How far the streams reach, now that everything has come to rest.
+async fn reached(store: &Arc<PostgresStore>) -> BTreeMap<String, u64> {
+    let keys: Vec<Arc<str>> = (0..STREAMS).map(|n| stream(n).into()).collect();
     loop {
-        let told = heads.borrow_and_update().clone();
-        if got.is_complete(of.as_deref(), &told) {
-            return got.0;
-        }
-        tokio::select! {
-            item = subscription.recv() => got.take(item),
-            _ = heads.changed() => {}
+        // The server may just have been started again.
+        match Store::<FleetEvent>::high_waters(&**store, &keys).await {
+            Ok(heads) => return keys.iter().map(|key| key.to_string()).zip(heads).collect(),
+            Err(_) => sleep(Duration::from_millis(20)).await,
         }
     }
 }
 
-/// Subscribes, takes some events, leaves, and comes back where it was.
-async fn hop(bus: DistributedBus, key: String, mut random: Random, mut heads: watch::Receiver<Heads>) -> Texts {
-    let mut got = Got::default();
-    loop {
-        let mut subscription = bus.subscribe_from(&key, got.count(&key));
-        for _ in 0..random.below(40) {
-            let told = heads.borrow_and_update().clone();
-            if got.is_complete(Some(&key), &told) {
-                return got.0;
-            }
-            tokio::select! {
-                item = subscription.recv() => got.take(item),
-                _ = heads.changed() => {}
-                () = tokio::time::sleep(random.millis(1, 300)) => break,
-            }
-        }
-        if random.percent(20) {
-            drop(subscription);
-            tokio::time::sleep(random.millis(1, 200)).await;
-        }
+/// Returns when the bus says that all is well.
+async fn is_sound(bus: &DistributedBus) {
+    let mut changes = bus.health_changes();
+    let live = changes.wait_for(|health| health.state == BusState::Live);
+    match timeout(LIMIT, live).await {
+        Ok(live) => drop(live.expect("the bus is there")),
+        Err(_) => panic!("the bus is not sound again: {:?}", bus.health()),
     }
+    assert_eq!(bus.stats().rewinds, 0, "no history was replaced");
 }
 
-/// Comes and goes, and looks only whether what it gets is without a hole. (So it has nothing to compare.)
-async fn churn(bus: DistributedBus, key: String, mut random: Random, heads: watch::Receiver<Heads>) -> Texts {
-    while heads.borrow().is_none() {
-        let mut subscription = bus.subscribe(&key);
-        if random.percent(30) {
-            continue; // gone before it was ready
-        }
-        let mut last = None;
-        for _ in 0..random.below(10) {
-            let item = tokio::select! {
-                item = subscription.recv() => item,
-                () = tokio::time::sleep(random.millis(1, 100)) => break,
-            };
-            let Some(BusEvent::Event(event)) = item else {
-                panic!("expected an event, got {item:?}")
-            };
-            assert!(
-                last.is_none_or(|last| event.seq == last + 1),
-                "{} after {last:?}",
-                event.seq
-            );
-            last = Some(event.seq);
-        }
-        tokio::task::yield_now().await;
-    }
-    BTreeMap::new()
+fn summary(bus: &DistributedBus, accounts: &[(String, Account)], complete: Duration) -> String {
+    let stats = bus.stats();
+    let missing: u64 = accounts.iter().map(|(_, account)| account.missing()).sum();
+    format!(
+        "complete after {complete:.1?}; slow ones were told of {missing} missing events; {} repairs, {} lags, {} failed reads, {} losses",
+        stats.repairs,
+        stats.lags,
+        stats.failed_reads,
+        bus.listen_stats().map_or(0, |stats| stats.losses),
+    )
 }

@@ -1,4 +1,4 @@
-//! The latency distributions as a picture: a chart per setting, a line per channel, both axes logarithmic.
+//! Latency distributions as a picture: a chart per setting, a line for each that is compared, both axes logarithmic.
 
 use std::error::Error;
 use std::path::Path;
@@ -6,9 +6,7 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 use plotters::prelude::*;
 
-use super::Comparison;
-use super::report::subscribers;
-use crate::units::count;
+use crate::files;
 
 /// Charts beside one another.
 const COLUMNS: usize = 3;
@@ -16,40 +14,60 @@ const CHART: (u32, u32) = (420, 300);
 /// The right end of the axis: one message in 100,000 is slower.
 const LAST: f64 = 1e5;
 
-const COLOURS: [RGBColor; 2] = [RGBColor(0x1b, 0x6c, 0xa8), RGBColor(0xd9, 0x5f, 0x02)];
+/// The lowest latency that is drawn, in microseconds.
+const LEAST: f64 = 0.1;
 
-pub(crate) fn draw(path: &Path, comparisons: &[Comparison]) -> Result<(), Box<dyn Error>> {
-    let columns = comparisons.len().clamp(1, COLUMNS);
-    let rows = comparisons.len().div_ceil(columns).max(1);
+const COLOURS: [RGBColor; 3] = [
+    RGBColor(0x1b, 0x6c, 0xa8),
+    RGBColor(0xd9, 0x5f, 0x02),
+    RGBColor(0x4d, 0x92, 0x21),
+];
+
+/// What is compared under one setting.
+pub(crate) struct Chart<'a> {
+    pub(crate) title: String,
+    pub(crate) lines: Vec<(&'static str, &'a Histogram<u64>)>,
+    /// How many of the histograms' units a microsecond has.
+    pub(crate) microsecond: f64,
+}
+
+pub(crate) fn draw(path: &Path, charts: &[Chart<'_>]) -> Result<(), String> {
+    draw_all(path, charts).map_err(|error| files::cannot_write(path, &*error))
+}
+
+fn draw_all(path: &Path, charts: &[Chart<'_>]) -> Result<(), Box<dyn Error>> {
+    let columns = charts.len().clamp(1, COLUMNS);
+    let rows = charts.len().div_ceil(columns).max(1);
     let size = (CHART.0 * columns as u32, CHART.1 * rows as u32);
     let root = SVGBackend::new(path, size).into_drawing_area();
     root.fill(&WHITE)?;
-    for (area, comparison) in root.split_evenly((rows, columns)).iter().zip(comparisons) {
-        chart(area, comparison)?;
+    for (area, chart) in root.split_evenly((rows, columns)).iter().zip(charts) {
+        draw_one(area, chart)?;
     }
     root.present()?;
     Ok(())
 }
 
-fn chart(
+fn draw_one(
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-    comparison: &Comparison,
+    chart: &Chart<'_>,
 ) -> Result<(), Box<dyn Error>> {
-    let setting = &comparison.setting;
-    let title = format!("{}, {}/s", subscribers(setting), count(setting.rate));
-    let highest = comparison
-        .named()
-        .map(|(_, measurement)| measurement.latency.max())
-        .into_iter()
-        .max();
-    let highest = highest.unwrap_or(1).max(1_000) as f64 / 1e3;
+    let &Chart {
+        ref title,
+        ref lines,
+        microsecond,
+    } = chart;
+    let highest = lines.iter().map(|(_, latency)| latency.max()).max();
+    let lowest = lines.iter().map(|(_, latency)| latency.min()).min();
+    let lowest = (lowest.unwrap_or(1) as f64 / microsecond).max(LEAST);
+    let highest = (highest.unwrap_or(1) as f64 / microsecond).max(10.0 * lowest);
     let mut chart = ChartBuilder::on(area)
         .caption(title, ("sans-serif", 15))
         .margin(8)
         .margin_right(28)
         .x_label_area_size(36)
         .y_label_area_size(60)
-        .build_cartesian_2d((1.0..LAST).log_scale(), (0.1..highest).log_scale())?;
+        .build_cartesian_2d((1.0..LAST).log_scale(), (lowest..highest).log_scale())?;
     chart
         .configure_mesh()
         .x_desc("percentile")
@@ -57,9 +75,9 @@ fn chart(
         .y_label_formatter(&|microseconds| time(*microseconds))
         .light_line_style(TRANSPARENT)
         .draw()?;
-    for ((name, measurement), colour) in comparison.named().into_iter().zip(COLOURS) {
+    for (&(name, latency), colour) in lines.iter().zip(COLOURS) {
         chart
-            .draw_series(LineSeries::new(curve(&measurement.latency), colour.stroke_width(2)))?
+            .draw_series(LineSeries::new(curve(latency, microsecond), colour.stroke_width(2)))?
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
@@ -73,12 +91,12 @@ fn chart(
 }
 
 /// Points (1 / share of slower messages, latency in µs), evenly spread on the logarithmic axis.
-fn curve(latency: &Histogram<u64>) -> impl Iterator<Item = (f64, f64)> {
+fn curve(latency: &Histogram<u64>, microsecond: f64) -> impl Iterator<Item = (f64, f64)> {
     const STEPS: u32 = 200;
-    (0..=STEPS).map(|step| {
+    (0..=STEPS).map(move |step| {
         let slower = LAST.powf(f64::from(step) / f64::from(STEPS));
         let value = latency.value_at_quantile(1.0 - 1.0 / slower);
-        (slower, value.max(100) as f64 / 1e3)
+        (slower, (value as f64 / microsecond).max(LEAST))
     })
 }
 

@@ -1,0 +1,181 @@
+//! One round: a process that publishes on schedule, a process that subscribes, and the histograms.
+
+use std::fmt;
+
+use hdrhistogram::Histogram;
+
+use crate::bus::candidates::{Failure, Who};
+use crate::bus::distribution::Distribution;
+use crate::bus::tally::{self, Wrongs};
+use crate::bus::worker::publish::Load;
+use crate::bus::worker::{Job, Worker, pace, subscribe};
+use crate::place::Place;
+use crate::units::count;
+
+/// Connections that the subscribing process has for other things than listening; the naive design gets all there are.
+const CONNECTIONS: usize = 4;
+/// Streams share writers above this number.
+const MOST_WRITERS: usize = 8;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) subscribers: usize,
+    pub(crate) streams: usize,
+    /// Events per second.
+    pub(crate) rate: u64,
+    pub(crate) events: usize,
+}
+
+impl Setting {
+    /// As many events as are due in so many seconds, at least two for each stream.
+    pub(crate) fn new(subscribers: usize, streams: usize, rate: u64, seconds: f64) -> Result<Self, Failure> {
+        if !(seconds > 0.0 && seconds <= 1e6) {
+            return Err("--seconds: must be more than 0, and at most a million".into());
+        }
+        let each = (rate as f64 * seconds / streams as f64).ceil().max(2.0) as usize;
+        Ok(Self {
+            subscribers,
+            streams,
+            rate,
+            events: each * streams,
+        })
+    }
+
+    fn warm_up(&self) -> usize {
+        self.events / 10
+    }
+
+    fn writers(&self) -> usize {
+        self.streams.min(MOST_WRITERS)
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [subscribers, streams] = [self.subscribers, self.streams].map(|number| count(number as u64));
+        let plural = if self.streams == 1 { "" } else { "s" };
+        write!(
+            formatter,
+            "{subscribers} on {streams} stream{plural}, {}/s",
+            count(self.rate)
+        )
+    }
+}
+
+/// What came of it. Times are in microseconds.
+pub(crate) struct Measurement {
+    /// From due until each subscriber had it.
+    pub(crate) each: Histogram<u64>,
+    /// From due until the last subscriber had it.
+    pub(crate) last: Histogram<u64>,
+    /// From due until the append began.
+    pub(crate) lateness: Histogram<u64>,
+    pub(crate) events: usize,
+    pub(crate) reads: u64,
+    /// The most that the subscribing process had.
+    pub(crate) connections: usize,
+    pub(crate) wrongs: Wrongs,
+    /// Seconds of the subscribing process.
+    pub(crate) cpu: f64,
+}
+
+impl Default for Measurement {
+    fn default() -> Self {
+        Self {
+            each: tally::histogram(),
+            last: tally::histogram(),
+            lateness: tally::histogram(),
+            events: 0,
+            reads: 0,
+            connections: 0,
+            wrongs: Wrongs::default(),
+            cpu: 0.0,
+        }
+    }
+}
+
+impl Measurement {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.each += other.each;
+        self.last += other.last;
+        self.lateness += other.lateness;
+        self.events += other.events;
+        self.reads += other.reads;
+        self.connections = self.connections.max(other.connections);
+        self.wrongs.lost += other.wrongs.lost;
+        self.wrongs.repeated += other.wrongs.repeated;
+        self.wrongs.reordered += other.wrongs.reordered;
+        self.cpu += other.cpu;
+    }
+
+    pub(crate) fn reads_per_event(&self) -> f64 {
+        self.reads as f64 / self.events.max(1) as f64
+    }
+}
+
+fn histogram(distribution: &Distribution) -> Histogram<u64> {
+    let mut histogram = tally::histogram();
+    for &(micros, times) in &distribution.0 {
+        histogram.saturating_record_n(micros, times);
+    }
+    histogram
+}
+
+/// How many connections the candidate may have for other things than listening; none if the server has not enough for it.
+pub(crate) fn connections(place: &Place, setting: Setting, who: Who) -> Result<Option<u32>, Failure> {
+    let free = place.free_connections(&place.database()?)?;
+    // The publisher's, with one for its bells and one that listens; and one to look on.
+    let others = setting.writers() + 2 + 1;
+    let listeners = if who == Who::Naive { setting.subscribers } else { 1 };
+    let Some(left) = free.checked_sub(others + listeners).filter(|&left| left > 0) else {
+        return Ok(None);
+    };
+    let pool = if who == Who::Naive { left } else { left.min(CONNECTIONS) };
+    Ok(Some(u32::try_from(pool)?))
+}
+
+/// Measures one round, in a database of its own.
+pub(crate) fn round(place: &Place, setting: Setting, who: Who) -> Result<Measurement, Failure> {
+    let connections = connections(place, setting, who)?.ok_or("the server has run out of connections")?;
+    let database = place.database()?;
+    let mut subscriber = Worker::start(&Job::Subscribe(subscribe::Job {
+        who,
+        url: database.url(),
+        port: place.port()?,
+        connections,
+        subscribers: setting.subscribers,
+        load: Load {
+            streams: setting.streams,
+            first: 0,
+            events: setting.events,
+            rate: setting.rate as f64,
+            burst: 1,
+        },
+        warm_up: setting.warm_up(),
+        publishes: false,
+        times_each: true,
+    }))?;
+    let publisher = Worker::start(&Job::Pace(pace::Job {
+        who,
+        url: database.url(),
+        streams: setting.streams,
+        events: setting.events,
+        warm_up: setting.warm_up(),
+        rate: setting.rate as f64,
+        writers: setting.writers(),
+    }))?;
+    subscriber.go()?;
+    let lateness: Distribution = publisher.run()?;
+    let outcome: subscribe::Outcome = subscriber.outcome()?;
+    Ok(Measurement {
+        each: histogram(&outcome.each),
+        last: histogram(&outcome.last),
+        lateness: histogram(&lateness),
+        events: setting.events,
+        reads: outcome.reads,
+        connections: outcome.connections,
+        wrongs: outcome.wrongs,
+        cpu: outcome.cpu,
+    })
+}

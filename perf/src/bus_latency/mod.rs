@@ -1,0 +1,158 @@
+//! `bus-latency`: from the instant an event was due until each subscriber has it, and the last one, doorbell's bus beside the
+//! designs that it is compared with.
+
+mod measure;
+mod report;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use throwaway_postgres::Server;
+
+use self::measure::{Measurement, Setting};
+use crate::bus::candidates::{Failure, Who};
+use crate::files;
+use crate::place::Place;
+use crate::plot::{self, Chart};
+use crate::units::{count, from_one_to, say};
+
+/// Those that take part, by their names.
+const CANDIDATES: [Who; 3] = [Who::Doorbell, Who::Naive, Who::PgBus];
+
+/// Measure append-to-delivery latency of the bus over Postgres at fixed rates, beside its peers on the same server
+///
+/// One process publishes on a schedule that never drifts, another one holds the subscriptions. Latency runs from the instant
+/// an event was due, so that a stall is charged to every event it delays. The peers are a design with a LISTEN connection and
+/// a read for every subscriber, and the crate pg-bus. Needs PostgreSQL's programs, or a server.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Events per second, all streams together
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [100, 500],
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    rates: Vec<u64>,
+
+    /// Numbers of subscribers; each subscribes to one stream
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [8, 80],
+          value_parser = from_one_to(100_000))]
+    subscribers: Vec<usize>,
+
+    /// Numbers of streams, over which events and subscribers are spread evenly
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1],
+          value_parser = from_one_to(100_000))]
+    streams: Vec<usize>,
+
+    /// Seconds of each round; the first tenth is not counted
+    #[arg(long, value_name = "S", default_value_t = 3.0)]
+    seconds: f64,
+
+    /// Rounds per setting, in which the candidates take turns
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = from_one_to(1_000_000))]
+    rounds: usize,
+
+    /// Who takes part
+    #[arg(long, value_name = "WHO,...", value_delimiter = ',', default_values = ["doorbell", "naive", "pg-bus"],
+          value_parser = PossibleValuesParser::new(CANDIDATES.map(Who::name)).map(|name| named(&name)))]
+    candidates: Vec<Who>,
+
+    /// Measure on this server, in databases that are made for it, instead of a durable one that is started
+    #[arg(long, value_name = "postgres://...")]
+    url: Option<String>,
+
+    /// Write the table to this file too, as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
+    /// Draw the distributions to this file, as SVG: until the last subscriber has an event
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+fn named(name: &str) -> Who {
+    let who = CANDIDATES.into_iter().find(|who| who.name() == name);
+    who.expect("only possible values are parsed")
+}
+
+/// Everybody who takes part, under one setting.
+struct Comparison {
+    setting: Setting,
+    all: Vec<(Who, Measurement)>,
+}
+
+impl Comparison {
+    fn chart(&self) -> Chart<'_> {
+        let setting = &self.setting;
+        let (subscribers, streams) = (count(setting.subscribers as u64), count(setting.streams as u64));
+        Chart {
+            title: format!("{subscribers} on {streams}, {}/s", count(setting.rate)),
+            lines: self
+                .all
+                .iter()
+                .map(|(who, measured)| (who.name(), &measured.last))
+                .collect(),
+            microsecond: 1.0,
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    files::can_be_written(options.csv.iter().chain(&options.svg))?;
+    let settings = settings(options)?;
+    let place = Place::find(options.url.as_deref(), Server::builder().durable())?;
+    let mut comparisons = Vec::new();
+    say(report::HEAD);
+    for setting in settings {
+        let comparison = compare(&place, setting, options)?;
+        say(&report::rows(&comparison));
+        comparisons.push(comparison);
+    }
+    if let Some(path) = &options.csv {
+        files::write(path, &report::csv(&comparisons))?;
+    }
+    if let Some(path) = &options.svg {
+        let charts: Vec<Chart<'_>> = comparisons.iter().map(Comparison::chart).collect();
+        plot::draw(path, &charts)?;
+    }
+    report::verdict(&comparisons)
+}
+
+fn settings(options: &Options) -> Result<Vec<Setting>, Failure> {
+    let mut settings = Vec::new();
+    for &streams in &options.streams {
+        for &subscribers in &options.subscribers {
+            if !subscribers.is_multiple_of(streams) {
+                return Err(format!("{subscribers} subscribers cannot be spread evenly over {streams} streams").into());
+            }
+            for &rate in &options.rates {
+                settings.push(Setting::new(subscribers, streams, rate, options.seconds)?);
+            }
+        }
+    }
+    Ok(settings)
+}
+
+fn compare(place: &Place, setting: Setting, options: &Options) -> Result<Comparison, Failure> {
+    let mut all: Vec<(Who, Measurement)> = Vec::new();
+    for &who in &options.candidates {
+        match measure::connections(place, setting, who)? {
+            Some(_) => all.push((who, Measurement::default())),
+            None => eprintln!(
+                "{}: {setting}: the server has too few connections, left out",
+                who.name()
+            ),
+        }
+    }
+    for round in 0..options.rounds {
+        let mut turns: Vec<usize> = (0..all.len()).collect();
+        // Whoever comes later finds another server: fuller tables, or a log that was just cut.
+        if round % 2 == 1 {
+            turns.reverse();
+        }
+        for turn in turns {
+            let (who, sum) = &mut all[turn];
+            eprintln!("{}: {setting}, round {}", who.name(), round + 1);
+            sum.add(measure::round(place, setting, *who)?);
+        }
+    }
+    Ok(Comparison { setting, all })
+}

@@ -1,0 +1,138 @@
+//! The table, its CSV, and whether all is well.
+
+use std::fmt::Write;
+
+use hdrhistogram::Histogram;
+
+use super::Comparison;
+use super::measure::Measurement;
+use crate::bus::candidates::{Failure, Who};
+use crate::bus::tally::Wrongs;
+use crate::units::count;
+
+/// The columns.
+pub(crate) const HEAD: &str = "\
+subscribers  streams  events/s  bus       until          p50 ms    p90 ms    p99 ms  p99.9 ms    max ms  \
+reads/event  connections   CPU s  lost  repeated  reordered  late p99 ms
+";
+
+const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+const NEVER: &str = "writing to a String cannot fail";
+
+/// Two rows for each bus: until each subscriber has an event, and until the last one has it; then doorbell's latencies divided
+/// by each peer's.
+pub(crate) fn rows(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for (who, measured) in &comparison.all {
+        for (until, latency) in [("each", &measured.each), ("the last", &measured.last)] {
+            left(&mut text, comparison, who.name(), until);
+            for micros in points(latency) {
+                write!(text, "  {:>8.2}", micros as f64 / 1e3).expect(NEVER);
+            }
+            if until == "each" {
+                text.push('\n');
+            }
+        }
+        let Wrongs {
+            lost,
+            repeated,
+            reordered,
+        } = measured.wrongs;
+        writeln!(
+            text,
+            "  {:>11.2}  {:>11}  {:>6.2}  {:>4}  {:>8}  {:>9}  {:>11.2}",
+            measured.reads_per_event(),
+            measured.connections,
+            measured.cpu,
+            count(lost),
+            count(repeated),
+            count(reordered),
+            measured.lateness.value_at_quantile(0.99) as f64 / 1e3,
+        )
+        .expect(NEVER);
+    }
+    ratios(&mut text, comparison);
+    text
+}
+
+fn left(text: &mut String, comparison: &Comparison, who: &str, until: &str) {
+    let setting = &comparison.setting;
+    write!(
+        text,
+        "{:>11}  {:>7}  {:>8}  {who:<8}  {until:<11}",
+        count(setting.subscribers as u64),
+        count(setting.streams as u64),
+        count(setting.rate),
+    )
+    .expect(NEVER);
+}
+
+fn ratios(text: &mut String, comparison: &Comparison) {
+    let Some((_, ours)) = comparison.all.iter().find(|(who, _)| *who == Who::Doorbell) else {
+        return;
+    };
+    for (peer, theirs) in comparison.all.iter().filter(|(who, _)| *who != Who::Doorbell) {
+        let to = format!("doorbell / {}", peer.name());
+        write!(text, "{:31}{to:<20}", "").expect(NEVER);
+        for (ours, theirs) in points(&ours.last).into_iter().zip(points(&theirs.last)) {
+            write!(text, "  {:>8.2}", ours as f64 / theirs.max(1) as f64).expect(NEVER);
+        }
+        text.push('\n');
+    }
+}
+
+/// Two lines per bus and setting; latencies in microseconds.
+pub(crate) fn csv(comparisons: &[Comparison]) -> String {
+    let mut text = String::from(
+        "bus,subscribers,streams,events_per_second,until,measured,p50_us,p90_us,p99_us,p99.9_us,max_us,reads_per_event,\
+         connections,cpu_s,lost,repeated,reordered,late_p99_us\n",
+    );
+    for comparison in comparisons {
+        let setting = &comparison.setting;
+        for (who, measured) in &comparison.all {
+            for (until, latency) in [("each", &measured.each), ("last", &measured.last)] {
+                let [p50, p90, p99, p999, max] = points(latency);
+                writeln!(
+                    text,
+                    "{},{},{},{},{until},{},{p50},{p90},{p99},{p999},{max},{:.3},{},{:.2},{},{},{},{}",
+                    who.name(),
+                    setting.subscribers,
+                    setting.streams,
+                    setting.rate,
+                    latency.len(),
+                    measured.reads_per_event(),
+                    measured.connections,
+                    measured.cpu,
+                    measured.wrongs.lost,
+                    measured.wrongs.repeated,
+                    measured.wrongs.reordered,
+                    measured.lateness.value_at_quantile(0.99),
+                )
+                .expect(NEVER);
+            }
+        }
+    }
+    text
+}
+
+/// An error if doorbell has lost, repeated or reordered anything. What its peers did stands in the table.
+pub(crate) fn verdict(comparisons: &[Comparison]) -> Result<(), Failure> {
+    let mut wrong = Vec::new();
+    for Comparison { setting, all } in comparisons {
+        for (who, Measurement { wrongs, .. }) in all {
+            if *who == Who::Doorbell && *wrongs != Wrongs::default() {
+                wrong.push(format!("doorbell, {setting}: {wrongs:?}"));
+            }
+        }
+    }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(wrong.join("\n").into())
+    }
+}
+
+fn points(latency: &Histogram<u64>) -> [u64; 5] {
+    let [p50, p90, p99, p999] = QUANTILES.map(|quantile| latency.value_at_quantile(quantile));
+    [p50, p90, p99, p999, latency.max()]
+}

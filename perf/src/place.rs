@@ -1,0 +1,52 @@
+//! The server that the bus is measured on.
+
+use sqlx::postgres::PgConnectOptions;
+use throwaway_postgres::{Builder, Database, Server};
+
+use crate::bus::candidates::Failure;
+
+/// A server of our own, which ends with us, or one that was given.
+pub(crate) struct Place {
+    own: Option<Server>,
+    url: String,
+}
+
+impl Place {
+    /// The server at `url`, or else one that is started for this.
+    pub(crate) fn find(url: Option<&str>, own: Builder) -> Result<Self, Failure> {
+        if let Some(url) = url {
+            return Ok(Self {
+                own: None,
+                url: url.to_owned(),
+            });
+        }
+        let own = own.start()?;
+        Ok(Self {
+            url: own.url(),
+            own: Some(own),
+        })
+    }
+
+    /// The server, if it is ours: one that may be disturbed.
+    pub(crate) fn own(&self) -> Option<&Server> {
+        self.own.as_ref()
+    }
+
+    /// A fresh database, which goes with its handle.
+    pub(crate) fn database(&self) -> Result<Database, Failure> {
+        Ok(Database::fresh_on(&self.url)?)
+    }
+
+    pub(crate) fn port(&self) -> Result<u16, Failure> {
+        Ok(self.url.parse::<PgConnectOptions>()?.get_port())
+    }
+
+    /// How many more connections it takes from ordinary users.
+    pub(crate) fn free_connections(&self, database: &Database) -> Result<usize, Failure> {
+        const FREE: &str = "SELECT current_setting('max_connections')::int \
+                            - current_setting('superuser_reserved_connections')::int \
+                            - (SELECT count(*) FROM pg_stat_activity \
+                               WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())";
+        Ok(database.psql(FREE)?.parse::<i64>()?.try_into().unwrap_or_default())
+    }
+}

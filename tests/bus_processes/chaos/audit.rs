@@ -1,0 +1,151 @@
+//! Reads what is committed, from the store and past the bus, and removes what is old.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use doorbell::bus::{BusEvent, FleetEvent};
+use doorbell::store::{PostgresStore, Store, StoreError};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::account::Account;
+use super::{Failure, STREAMS, connect, stream};
+use crate::child::LIMIT;
+
+const INTERVAL: Duration = Duration::from_secs(1);
+const PAGE: usize = 1_000;
+
+/// How many events have been found.
+#[derive(Clone, Default)]
+pub(super) struct Committed(Arc<AtomicU64>);
+
+impl Committed {
+    pub(super) fn get(&self) -> u64 {
+        // Relaxed: a figure for people.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+pub(super) struct Audit {
+    store: Arc<PostgresStore>,
+    account: Account,
+    committed: Committed,
+    /// How many events of each stream stay.
+    keep: u64,
+    /// The number up to which events of a stream have been removed, or may have been.
+    floors: BTreeMap<String, u64>,
+    trimmed: u64,
+}
+
+impl Audit {
+    /// Makes the tables, too.
+    pub(super) async fn begin(url: &str, keep: u64) -> Result<Self, Failure> {
+        let store = timeout(LIMIT, connect(url)).await?;
+        store.migrate().await?;
+        Ok(Self {
+            store,
+            account: Account::default(),
+            committed: Committed::default(),
+            keep,
+            floors: BTreeMap::new(),
+            trimmed: 0,
+        })
+    }
+
+    pub(super) fn committed(&self) -> Committed {
+        self.committed.clone()
+    }
+
+    pub(super) fn trimmed(&self) -> u64 {
+        self.trimmed
+    }
+
+    /// Goes through the store again and again, until it is told to stop.
+    pub(super) async fn follow(mut self, mut stopped: oneshot::Receiver<()>) -> Result<Self, Failure> {
+        loop {
+            self.pass().await.or_else(passing)?;
+            tokio::select! {
+                _ = &mut stopped => return Ok(self),
+                () = sleep(INTERVAL) => {}
+            }
+        }
+    }
+
+    /// Goes through the store to the end, when nobody appends any more.
+    pub(super) async fn finish(&mut self) -> Result<(), Failure> {
+        let limit = Instant::now() + LIMIT;
+        while let Err(error) = self.pass().await {
+            if Instant::now() > limit || !error.is_transient() {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn pass(&mut self) -> Result<(), StoreError> {
+        for n in 0..STREAMS {
+            let key = stream(n);
+            while self.read_on(&key).await? {}
+            self.trim(&key).await?;
+        }
+        Ok(())
+    }
+
+    async fn trim(&mut self, key: &str) -> Result<(), StoreError> {
+        let through = self.account.last(key).saturating_sub(self.keep);
+        // Not for a few.
+        if through > self.floor(key) + self.keep / 10 {
+            // Before it is known to have happened: it may have, all the same.
+            self.floors.insert(key.to_owned(), through);
+            self.trimmed += self.store.trim(key, through).await?;
+        }
+        Ok(())
+    }
+
+    /// A page; whether there may be more.
+    async fn read_on(&mut self, key: &str) -> Result<bool, StoreError> {
+        let after = self.account.last(key);
+        let page = Store::<FleetEvent>::replay(&*self.store, key, after, PAGE).await?;
+        let found = page.records.len();
+        for record in page.records {
+            let event = record.event.map_err(StoreError::other)?;
+            self.account.take(Some(key), &BusEvent::Event(event.into()));
+        }
+        self.committed.0.fetch_add(found as u64, Ordering::Relaxed);
+        Ok(found == PAGE)
+    }
+
+    fn floor(&self, key: &str) -> u64 {
+        self.floors.get(key).copied().unwrap_or(0)
+    }
+
+    /// How many events a subscription has had that are as they are here.
+    pub(super) fn compare(&self, account: &Account) -> Result<u64, String> {
+        self.account.compare(account, |key| self.floor(key))
+    }
+
+    /// Returns when no connection by these names is left.
+    pub(super) async fn nobody_is_connected(&self, application_names: &[&str]) -> Result<(), Failure> {
+        const LEFT: &str =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ANY($1)";
+        let limit = Instant::now() + LIMIT;
+        loop {
+            let left = sqlx::query_scalar::<_, i64>(LEFT).bind(application_names);
+            match left.fetch_one(self.store.pool()).await {
+                Ok(0) => return Ok(()),
+                Ok(left) if Instant::now() > limit => {
+                    return Err(format!("{left} connections are left of {application_names:?}").into());
+                }
+                Err(error) if Instant::now() > limit => return Err(error.into()),
+                Ok(_) | Err(_) => sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+}
+
+/// The server may be away for a while.
+fn passing(error: StoreError) -> Result<(), StoreError> {
+    if error.is_transient() { Ok(()) } else { Err(error) }
+}

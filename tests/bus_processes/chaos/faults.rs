@@ -1,0 +1,104 @@
+//! What is done to them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use throwaway_postgres::{Server, Stop};
+
+use super::{Failure, LISTENER};
+use crate::child::Child;
+use crate::random::Random;
+
+/// The shortest time between two faults.
+const SHORTEST: Duration = Duration::from_millis(20);
+
+pub(super) struct Faults {
+    longest: Duration,
+    next: Option<Instant>,
+    done: BTreeMap<&'static str, u64>,
+}
+
+impl Faults {
+    pub(super) fn new(longest: Duration) -> Self {
+        Self {
+            longest: longest.max(2 * SHORTEST),
+            next: None,
+            done: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.done.values().sum()
+    }
+
+    /// Waits until something is to be done and does it, or waits for so long.
+    pub(super) fn wait_and_do_one(
+        &mut self,
+        longest: Duration,
+        server: &Server,
+        publishers: &mut [Child],
+        random: &mut Random,
+    ) -> Result<(), Failure> {
+        let next = *self.next.get_or_insert_with(|| {
+            let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            Instant::now() + random.millis(millis(SHORTEST), millis(self.longest))
+        });
+        let left = next.saturating_duration_since(Instant::now());
+        std::thread::sleep(left.min(longest));
+        if left > longest {
+            return Ok(());
+        }
+        self.next = None;
+        let what = disturb(server, publishers, random)?;
+        *self.done.entry(what).or_default() += 1;
+        Ok(())
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.done.is_empty() {
+            return f.write_str("none");
+        }
+        let all = self.done.iter().map(|(what, times)| format!("{times} × {what}"));
+        f.write_str(&all.collect::<Vec<_>>().join(", "))
+    }
+}
+
+fn disturb(server: &Server, publishers: &mut [Child], random: &mut Random) -> Result<&'static str, Failure> {
+    Ok(match random.below(100) {
+        0..30 => {
+            for pid in server.backends(LISTENER)? {
+                if random.percent(50) {
+                    // It may have gone by itself.
+                    let _ = server.terminate_backend(pid);
+                }
+            }
+            "listeners terminated"
+        }
+        30..45 => {
+            server.psql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+            )?;
+            "all connections terminated"
+        }
+        45..60 => {
+            server.freeze()?;
+            std::thread::sleep(random.millis(50, 2000));
+            server.thaw()?;
+            "server frozen"
+        }
+        60..70 => {
+            let how = [Stop::Immediate, Stop::Kill, Stop::Fast];
+            server.restart(how[random.below(3) as usize])?;
+            "server restarted"
+        }
+        _ => {
+            // Another one is started in its place.
+            publishers[random.below(publishers.len() as u64) as usize].kill();
+            "publisher killed"
+        }
+    })
+}
