@@ -29,24 +29,21 @@ pub fn check(data: &[u8]) {
     );
 
     // What comes after it may look as if it went on.
-    for rest in ["", "\"x", "'x", "\\x"] {
-        let mut sql = String::new();
-        push_identifier(&mut sql, &text);
-        if is_planted() {
-            sql = sql.replace("'\"\"", "'\"");
-        }
-        let end = sql.len();
-        sql.push(' ');
-        sql.push_str(rest);
-        assert_eq!(identifier(&sql), Some((text.clone().into_owned(), end)));
-
-        let mut sql = String::new();
-        push_literal(&mut sql, &text);
-        let end = sql.len();
-        sql.push(' ');
-        sql.push_str(rest);
-        assert_eq!(literal(&sql), Some((text.clone().into_owned(), end)));
+    let rest = [" ", " \"x", " 'x", " \\x"][bytes % 4];
+    let mut sql = String::new();
+    push_identifier(&mut sql, &text);
+    if is_planted() {
+        sql = sql.replace("'\"\"", "'\"");
     }
+    let end = sql.len();
+    sql.push_str(rest);
+    assert_eq!(identifier(&sql), Some((text.clone().into_owned(), end)));
+
+    let mut sql = String::new();
+    push_literal(&mut sql, &text);
+    let end = sql.len();
+    sql.push_str(rest);
+    assert_eq!(literal(&sql), Some((text.into_owned(), end)));
 }
 
 /// The identifier at the head of some SQL, and where it ends, as the server's lexer reads it.
