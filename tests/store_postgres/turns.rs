@@ -240,6 +240,21 @@ async fn who_goes_away_takes_nobody_along() {
     assert!(store.append(event("gone", "y")).await.unwrap().seq() <= 2);
 }
 
+/// As in a `select!` whose other branch appends.
+#[tokio::test]
+async fn who_is_not_polled_holds_up_nobody() {
+    let store = Store::fresh().await;
+    for many in [false, true] {
+        if many {
+            append_all(&store, (0..32).map(|_| event("one", "x"))).await;
+        }
+        let mut not_polled = Box::pin(store.append(event("one", "x")));
+        assert!(futures::poll!(&mut not_polled).is_pending());
+        store.append(event("one", "x")).await.unwrap();
+        not_polled.await.unwrap();
+    }
+}
+
 #[test]
 fn outside_a_runtime_there_is_an_error() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -1,4 +1,4 @@
-//! An append that begins at once, in the future of its caller: few others are under way.
+//! An append that begins at once: few others are under way.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use crate::bus::StreamEvent;
 use crate::store::StoreError;
 
 /// The append's stream, and its place among the transactions. Both are free again when this is dropped.
-pub(super) struct AtOnce<'a, E: StreamEvent> {
-    store: &'a PostgresStore<E>,
+pub(super) struct AtOnce<E: StreamEvent> {
+    store: PostgresStore<E>,
     stream_key: Arc<str>,
     counts: bool,
 }
 
 impl<E: StreamEvent> PostgresStore<E> {
     /// If the append may begin at once.
-    pub(super) fn at_once(&self, stream_key: &str) -> Option<AtOnce<'_, E>> {
+    pub(super) fn at_once(&self, stream_key: &str) -> Option<AtOnce<E>> {
         let stream_key = self.shared.turns.begin_at_once(stream_key)?;
         Some(AtOnce {
-            store: self,
+            store: self.clone(),
             stream_key,
             counts: true,
         })
     }
 }
 
-impl<E: StreamEvent> AtOnce<'_, E> {
+impl<E: StreamEvent> AtOnce<E> {
     pub(super) async fn append(mut self, outgoing: Outgoing) -> Result<Stamp, StoreError> {
         let mut connection = self.store.acquire().await?;
         let event = [(&*self.stream_key, &outgoing)];
@@ -48,7 +48,7 @@ impl<E: StreamEvent> AtOnce<'_, E> {
     }
 }
 
-impl<E: StreamEvent> Drop for AtOnce<'_, E> {
+impl<E: StreamEvent> Drop for AtOnce<E> {
     fn drop(&mut self) {
         self.store.shared.turns.is_done(&self.stream_key);
         if self.counts {

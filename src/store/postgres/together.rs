@@ -33,20 +33,20 @@ impl<E: StreamEvent> PostgresStore<E> {
         let unavailable = |reason: &str| StoreError::Unavailable {
             reason: reason.to_owned(),
         };
-        Handle::try_current().map_err(|_| unavailable("there is no tokio runtime here"))?;
+        let ended = || unavailable("the runtime on which the append was to run has ended");
+        let runtime = Handle::try_current().map_err(|_| unavailable("there is no tokio runtime here"))?;
+        // Never within the caller's future, for which others would have to wait: a caller may give up, or not poll it for a while.
         if let Some(at_once) = self.at_once(stream_key) {
-            return at_once.append(outgoing).await;
+            return runtime.spawn(at_once.append(outgoing)).await.map_err(|_| ended())?;
         }
         let (answer, answered) = oneshot::channel();
         if self.shared.turns.line_up(stream_key, Waiting { outgoing, answer }) {
             self.append_together();
         }
-        let ended = |_| unavailable("the runtime on which the append was to run has ended");
-        answered.await.map_err(ended)?
+        answered.await.map_err(|_| ended())?
     }
 
-    /// Begins the shared transactions that [`Turns`](super::turns::Turns) asks for. Not within any caller's future: others rely on
-    /// them, and a caller may give up.
+    /// Begins the shared transactions that [`Turns`](super::turns::Turns) asks for.
     pub(super) fn append_together(&self) {
         let shared = Shared {
             store: self.clone(),
