@@ -1,10 +1,13 @@
 //! Doorbells that come in, honest ones and forged ones, while everything else happens to the bus as well.
 
-#[allow(dead_code, reason = "the unit tests use more of it")]
+#[path = "../../src/bus/tests/books.rs"]
+mod books;
 #[path = "../../src/bus/tests/rig.rs"]
 mod rig;
 #[path = "../../src/bus/tests/step.rs"]
 mod step;
+#[path = "../../src/bus/tests/watched.rs"]
+mod watched;
 
 use self::step::{Bell, Step, without_sweeps};
 use crate::bus::OnSlow;
@@ -30,7 +33,7 @@ pub fn check(data: &[u8]) {
 }
 
 fn step(input: &mut Input<'_>) -> Option<Step> {
-    Some(match input.byte()? % 13 {
+    Some(match input.byte()? % 15 {
         0 => append(input, Bell::Heard)?,
         1 => append(input, Bell::Late)?,
         2 => append(input, Bell::Lost)?,
@@ -61,7 +64,7 @@ fn step(input: &mut Input<'_>) -> Option<Step> {
             after: input.seq()? - 1,
         },
         11 => Step::SubscribeAll,
-        _ => {
+        12 => {
             let subscription = usize::from(input.byte()?);
             match input.byte()? {
                 0 => Step::Unsubscribe { subscription },
@@ -71,6 +74,14 @@ fn step(input: &mut Input<'_>) -> Option<Step> {
                 },
             }
         }
+        13 => Step::Trim {
+            stream: stream(input)?,
+            through: input.seq()?,
+        },
+        _ => Step::Rewind {
+            stream: stream(input)?,
+            keep: input.seq()? - 1,
+        },
     })
 }
 

@@ -1,9 +1,12 @@
 //! Random schedules of everything that can happen to a bus, against what the contract promises.
 
+mod books;
+mod bus;
 mod history;
 mod rewinds;
 mod rig;
 mod step;
+mod watched;
 
 use proptest::prelude::*;
 
@@ -24,6 +27,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (1..4_usize, 1..6_usize, prop::bool::weighted(0.2))
             .prop_map(|(streams, limit, fails)| Step::Read { streams, limit, fails }),
         2 => Just(Step::Sweep),
+        1 => (stream.clone(), 1..60_u64).prop_map(|(stream, through)| Step::Trim { stream, through }),
+        1 => (stream.clone(), 0..30_u64).prop_map(|(stream, keep)| Step::Rewind { stream, keep }),
         2 => (stream.clone(), on_slow).prop_map(|(stream, on_slow)| Step::SubscribeOne { stream, on_slow }),
         1 => (stream, 0..30_u64).prop_map(|(stream, after)| Step::SubscribeFrom { stream, after }),
         1 => Just(Step::SubscribeAll),

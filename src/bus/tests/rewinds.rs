@@ -1,6 +1,6 @@
 //! Histories that are replaced under subscriptions.
 
-use super::rig::{Bus, drain};
+use super::bus::{Bus, drain};
 use crate::bus::{BusEvent, FleetEvent, OnSlow, Rewound, StreamEvent as _};
 use crate::store::{Page, Record};
 

@@ -1,133 +1,30 @@
 //! A bus whose worker is the test.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::books::Books;
 use super::step::{Bell, Step};
+use super::watched::Watched;
 use crate::bus::hub::{Hub, HubSettings};
-use crate::bus::pages::{Pages, Source};
-use crate::bus::{BusEvent, BusSubscription, FleetEvent, OnSlow, StreamEvent};
-use crate::store::{MemoryStore, Page, Record};
-use futures_core::future::BoxFuture;
+use crate::bus::pages::Pages;
+use crate::bus::{BusSubscription, FleetEvent, OnSlow};
+use crate::store::Record;
+
+/// With small rings, so that subscribers are slow.
+pub(super) const SETTINGS: HubSettings = HubSettings {
+    stream_capacity: 4,
+    all_capacity: 8,
+    pending_streams: 3,
+};
 
 struct Rig {
-    store: MemoryStore,
+    books: Books,
     hub: Arc<Hub<FleetEvent>>,
     pages: Arc<Pages<FleetEvent>>,
     late: VecDeque<(String, u64)>,
     subscriptions: Vec<Watched>,
-}
-
-/// A subscription, and what it has had.
-struct Watched {
-    subscription: BusSubscription,
-    /// Of each stream: the first number, and the last. What is between has come, or was said to be missing.
-    had: BTreeMap<String, (u64, u64)>,
-    after: Option<u64>,
-    on_slow: OnSlow,
-    /// What each stream held when it became ready.
-    ready_at: Option<HashMap<String, u64>>,
-    lagged: u64,
-}
-
-struct StoreSource(MemoryStore);
-
-impl Source<FleetEvent> for StoreSource {
-    fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
-        let page = self.0.replay_now(&key, after, limit);
-        Box::pin(std::future::ready(Some(page)))
-    }
-}
-
-/// A store, a hub with small rings, and pages.
-pub(super) struct Bus {
-    pub(super) store: MemoryStore,
-    pub(super) hub: Arc<Hub<FleetEvent>>,
-    pages: Arc<Pages<FleetEvent>>,
-}
-
-impl Bus {
-    pub(super) fn new() -> Self {
-        let store = MemoryStore::new();
-        let settings = HubSettings {
-            stream_capacity: 4,
-            all_capacity: 8,
-            pending_streams: 3,
-        };
-        Self {
-            hub: Arc::new(Hub::new(settings, Arc::default(), Box::new(|| {}))),
-            pages: Pages::new(Arc::new(StoreSource(store.clone())), Duration::from_secs(10)),
-            store,
-        }
-    }
-
-    /// A subscription that has started.
-    pub(super) fn subscribe(&self, key: &str, on_slow: OnSlow) -> BusSubscription {
-        let attached = self.hub.attach_one(key).expect("the hub is open");
-        let unstarted = self.hub.unstarted(1).into_iter();
-        let heads: Vec<_> = unstarted
-            .map(|stream| (stream, self.store.high_water_now(key)))
-            .collect();
-        self.hub.start(heads);
-        BusSubscription::new(Arc::clone(&self.hub), Arc::clone(&self.pages), attached, None, on_slow)
-    }
-
-    /// A subscription to all streams of an empty store, which has started.
-    pub(super) fn subscribe_all(&self) -> BusSubscription {
-        let attached = self.hub.attach_all().expect("the hub is open");
-        self.hub.set_baseline(Some(HashMap::new()));
-        BusSubscription::new(
-            Arc::clone(&self.hub),
-            Arc::clone(&self.pages),
-            attached,
-            None,
-            OnSlow::Replay,
-        )
-    }
-
-    /// Appends so many events and delivers them.
-    pub(super) fn append(&self, key: &str, events: u64) {
-        for _ in 0..events {
-            let event = self
-                .store
-                .append_now(FleetEvent::custom(key, "n", ""))
-                .expect("the key is good");
-            self.hub.hear(key, event.seq..=event.seq);
-            self.read();
-        }
-    }
-
-    fn read(&self) {
-        for range in self.hub.take_ranges(10) {
-            let page = self.store.replay_now(&range.key, range.after, 100);
-            self.hub.deliver(range, page, 100);
-        }
-    }
-
-    /// The history up to the head is another one from `resume_after` on.
-    pub(super) fn rewind(&self, key: &str, resume_after: u64, exact: bool) {
-        let cursor = self
-            .hub
-            .cursors(true)
-            .into_iter()
-            .find(|cursor| *cursor.stream.key == *key)
-            .expect("it is there");
-        self.hub
-            .rewind(&cursor.stream, resume_after, exact, self.store.high_water_now(key));
-        self.read();
-    }
-}
-
-/// Everything that is there.
-pub(super) fn drain(subscription: &mut BusSubscription) -> Vec<BusEvent> {
-    let mut cx = Context::from_waker(Waker::noop());
-    std::iter::from_fn(|| match subscription.poll_recv(&mut cx) {
-        Poll::Ready(item) => item,
-        Poll::Pending => None,
-    })
-    .collect()
 }
 
 /// Does the steps, and then whatever is needed for everything to be found and received.
@@ -141,28 +38,20 @@ pub(super) fn run(steps: Vec<Step>, sweeps: bool) {
 
 impl Rig {
     fn new() -> Self {
-        let Bus { store, hub, pages } = Bus::new();
+        let books = Books::default();
         Self {
-            hub,
-            pages,
-            store,
+            hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
+            pages: Pages::new(Arc::new(books.clone()), Duration::from_secs(10)),
+            books,
             late: VecDeque::new(),
             subscriptions: Vec::new(),
         }
     }
 
-    fn heads(&self) -> HashMap<String, u64> {
-        (0..4)
-            .map(key)
-            .map(|key| (key.clone(), self.store.high_water_now(&key)))
-            .filter(|&(_, head)| head > 0)
-            .collect()
-    }
-
     fn step(&mut self, step: Step) {
         match step {
             Step::Append { stream, bell } => {
-                let event = self.append(stream);
+                let event = self.books.append(&key(stream));
                 match bell {
                     Bell::Heard => {
                         self.hub.hear(&event.agent_id, event.seq..=event.seq);
@@ -172,8 +61,8 @@ impl Rig {
                 }
             }
             Step::AppendHere { stream } => {
-                let event = self.append(stream);
-                self.hub.enqueue(&event.agent_id, &Record::from_event(event.clone()));
+                let event = self.books.append(&key(stream));
+                self.hub.enqueue(&key(stream), &Record::from_event(event));
                 self.hub.flush();
             }
             Step::LateBell => {
@@ -189,13 +78,17 @@ impl Rig {
                 self.read(streams, limit, fails);
             }
             Step::Sweep => self.sweep(),
+            Step::Trim { stream, through } => self.books.trim(&key(stream), through),
+            Step::Rewind { stream, keep } => self.rewind(&key(stream), keep),
             Step::SubscribeOne { stream, on_slow } => self.subscribe(Some(stream), None, on_slow),
             Step::SubscribeFrom { stream, after } => self.subscribe(Some(stream), Some(after), OnSlow::Replay),
             Step::SubscribeAll => self.subscribe(None, None, OnSlow::Replay),
             Step::Receive { subscription, items } => {
                 if !self.subscriptions.is_empty() {
                     let at = subscription % self.subscriptions.len();
-                    self.receive(at, items);
+                    for _ in 0..items {
+                        self.subscriptions[at].receive();
+                    }
                 }
             }
             Step::Unsubscribe { subscription } => {
@@ -208,26 +101,16 @@ impl Rig {
         self.note_ready();
     }
 
-    fn append(&self, stream: u8) -> FleetEvent {
-        self.store
-            .append_now(FleetEvent::custom(key(stream), "n", ""))
-            .expect("the key is good")
-    }
-
     fn start(&self) {
         if self.hub.baseline_wanted() {
-            let listing = self
-                .heads()
-                .into_iter()
-                .map(|(key, head)| (Arc::from(key), head))
-                .collect();
+            let listing = self.books.heads().into_iter();
+            let listing = listing.map(|(key, head)| (Arc::from(key), head)).collect();
             self.hub.set_baseline(Some(listing));
         }
-        let streams = self.hub.unstarted(2);
+        let streams = self.hub.unstarted(2).into_iter();
         let heads: Vec<_> = streams
-            .into_iter()
             .map(|stream| {
-                let head = self.store.high_water_now(&stream.key);
+                let head = self.books.head(&stream.key);
                 (stream, head)
             })
             .collect();
@@ -244,7 +127,7 @@ impl Rig {
             return true;
         }
         for range in ranges {
-            let page = self.store.replay_now(&range.key, range.after, limit);
+            let page = self.books.page(&range.key, range.after, limit);
             self.hub.deliver(range, page, limit);
         }
         true
@@ -252,8 +135,24 @@ impl Rig {
 
     fn sweep(&self) {
         self.hub.collect();
-        for (key, head) in self.heads() {
+        for (key, head) in self.books.heads() {
             self.hub.found(&key, head);
+        }
+    }
+
+    /// The store loses what was delivered, and the bus notices at once.
+    fn rewind(&mut self, key: &str, keep: u64) {
+        let cursors = self.hub.cursors(true);
+        let Some(cursor) = cursors.into_iter().find(|cursor| *cursor.stream.key == *key) else {
+            return;
+        };
+        if cursor.seq <= keep {
+            return;
+        }
+        self.books.rewind(key, keep);
+        self.hub.rewind(&cursor.stream, keep, true, keep);
+        for watched in &mut self.subscriptions {
+            watched.note_rewind(key, keep);
         }
     }
 
@@ -263,46 +162,15 @@ impl Rig {
             None => self.hub.attach_all(),
         };
         let attached = attached.expect("the hub is open");
-        self.subscriptions.push(Watched {
-            subscription: BusSubscription::new(
-                Arc::clone(&self.hub),
-                Arc::clone(&self.pages),
-                attached,
-                after,
-                on_slow,
-            ),
-            had: BTreeMap::new(),
-            after,
-            on_slow,
-            ready_at: None,
-            lagged: 0,
-        });
+        let (hub, pages) = (Arc::clone(&self.hub), Arc::clone(&self.pages));
+        let subscription = BusSubscription::new(hub, pages, attached, after, on_slow);
+        self.subscriptions.push(Watched::new(subscription, after, on_slow));
     }
 
     fn note_ready(&mut self) {
-        let heads = self.heads();
-        let mut cx = Context::from_waker(Waker::noop());
         for watched in &mut self.subscriptions {
-            let ready = std::pin::pin!(watched.subscription.ready());
-            if watched.ready_at.is_none() && ready.poll(&mut cx).is_ready() {
-                watched.ready_at = Some(heads.clone());
-            }
+            watched.note_ready(&self.books);
         }
-    }
-
-    /// True if there was an item.
-    fn receive(&mut self, at: usize, items: usize) -> bool {
-        let heads = self.heads();
-        let watched = &mut self.subscriptions[at];
-        let mut cx = Context::from_waker(Waker::noop());
-        for _ in 0..items {
-            match watched.subscription.poll_recv(&mut cx) {
-                Poll::Pending => return false,
-                Poll::Ready(None) => panic!("the hub is open"),
-                Poll::Ready(Some(item)) => watched.take(item, &heads),
-            }
-        }
-        true
     }
 
     /// Everything is found and received in the end.
@@ -321,60 +189,9 @@ impl Rig {
             }
             while self.read(100, 5, false) {}
         }
-        let heads = self.heads();
-        for at in 0..self.subscriptions.len() {
-            while self.receive(at, 1) {}
-            self.subscriptions[at].check(&heads);
-        }
-    }
-}
-
-impl Watched {
-    fn take(&mut self, item: BusEvent, heads: &HashMap<String, u64>) {
-        match item {
-            BusEvent::Event(event) => {
-                let key = event.stream_key();
-                assert!(self.subscription.stream_key().is_none_or(|own| own == key));
-                assert!(event.seq <= heads[key], "an event that nobody has appended");
-                match self.had.get_mut(key) {
-                    Some((_, last)) => {
-                        let lagged = std::mem::take(&mut self.lagged);
-                        assert_eq!(event.seq, *last + lagged + 1, "in {key}");
-                        *last = event.seq;
-                    }
-                    None => {
-                        if let Some(after) = self.after {
-                            assert_eq!(event.seq, after + 1, "the first, in {key}");
-                        }
-                        let lagged = std::mem::take(&mut self.lagged);
-                        self.had.insert(key.to_owned(), (event.seq - lagged, event.seq));
-                    }
-                }
-            }
-            BusEvent::Lagged(n) if self.on_slow == OnSlow::Report => self.lagged += n,
-            BusEvent::Rewound(rewound) => {
-                assert_eq!(Some(rewound.delivered), self.after, "it asked for more than there was");
-                assert!(!rewound.exact);
-                self.after = Some(rewound.resume_after);
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn check(&self, heads: &HashMap<String, u64>) {
-        let ready_at = self.ready_at.as_ref().expect("everything has started");
-        for (key, &head) in heads {
-            if self.subscription.stream_key().is_some_and(|own| own != key) {
-                continue;
-            }
-            let owed_from = self.after.unwrap_or_else(|| ready_at.get(key).copied().unwrap_or(0)) + 1;
-            match self.had.get(key) {
-                None => assert!(owed_from > head, "{key}: nothing came, {owed_from} to {head} are owed"),
-                Some(&(first, last)) => {
-                    assert!(first <= owed_from, "{key}: began with {first}, {owed_from} is owed");
-                    assert_eq!(last, head, "{key}: the last");
-                }
-            }
+        for watched in &mut self.subscriptions {
+            while watched.receive() {}
+            watched.check(&self.books);
         }
     }
 }

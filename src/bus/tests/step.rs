@@ -31,6 +31,16 @@ pub(super) enum Step {
         fails: bool,
     },
     Sweep,
+    /// Retention takes a stream's events up to this number.
+    Trim {
+        stream: u8,
+        through: u64,
+    },
+    /// The store loses what comes after this number, if that was delivered.
+    Rewind {
+        stream: u8,
+        keep: u64,
+    },
     SubscribeOne {
         stream: u8,
         on_slow: OnSlow,
