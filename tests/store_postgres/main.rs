@@ -12,6 +12,7 @@ mod sql;
 #[path = "../store_suite/mod.rs"]
 mod store_suite;
 mod support;
+mod terminated;
 mod trimming;
 mod turns;
 
