@@ -50,6 +50,12 @@ impl Bells {
         self.arrived.notified().await;
     }
 
+    /// Whether nothing waits to be sent.
+    pub(super) fn is_empty(&self) -> bool {
+        let waiting = self.waiting.lock();
+        waiting.streams.is_empty() && !waiting.sweep
+    }
+
     /// Everything that waits, as payloads.
     pub(super) fn take(&self) -> Batch {
         Batch(std::mem::take(&mut *self.waiting.lock()))

@@ -136,8 +136,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         self
     }
 
-    /// How far apart bells are sent under load, on average; 1 ms if nothing is said. An idle bus rings at once whatever this says, and
-    /// no bell waits longer for its turn than this.
+    /// How far apart bells are sent under load, at least; 1 ms if nothing is said. An idle bus rings at once whatever this says.
     pub fn bell_spacing(mut self, spacing: Duration) -> Self {
         self.settings.bell_spacing = spacing;
         self

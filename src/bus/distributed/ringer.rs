@@ -20,10 +20,7 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a bell waits behind somebody else's commit: notifications are queued one commit at a time, in the whole cluster.
 const LOCK_TIMEOUT: &str = "1s";
 
-/// How much earlier than its turn a bell may ring. The runtime's clock ticks in milliseconds, and events do not come evenly.
-const EARLY: Duration = Duration::from_millis(4);
-
-/// Keeps bells apart where they are many: on average, so that few are never held up.
+/// Keeps bells apart: one that comes soon after another waits for its turn, and takes along what comes meanwhile.
 struct Pace {
     spacing: Duration,
     due: Instant,
@@ -37,16 +34,15 @@ impl Pace {
         }
     }
 
+    /// Not slept through in advance: the runtime's clock ticks in milliseconds, and would hold up the bell that comes in time.
     async fn turn(&self) {
-        if let Some(early) = self.due.checked_duration_since(Instant::now())
-            && early > EARLY
-        {
-            tokio::time::sleep(early - EARLY).await;
+        if Instant::now() < self.due {
+            tokio::time::sleep_until(self.due).await;
         }
     }
 
     fn rings(&mut self) {
-        self.due = self.due.max(Instant::now()) + self.spacing;
+        self.due = Instant::now() + self.spacing;
     }
 }
 
@@ -55,12 +51,9 @@ pub(super) async fn ring<E: StreamEvent>(inner: Arc<Inner<E>>) {
     let mut pace = Pace::new(inner.settings.bell_spacing);
     loop {
         inner.bells.arrived().await;
-        loop {
+        while !inner.bells.is_empty() {
             pace.turn().await;
             let batch = inner.bells.take();
-            if batch.is_empty() {
-                break;
-            }
             pace.rings();
             let payloads = batch.payloads();
             match send(&inner, &payloads).await {
