@@ -75,7 +75,7 @@ fn ratios(text: &mut String, comparison: &Comparison) {
         let to = format!("doorbell / {}", peer.name());
         write!(text, "{:31}{to:<20}", "").expect(NEVER);
         for (ours, theirs) in points(&ours.last).into_iter().zip(points(&theirs.last)) {
-            write!(text, "  {:>8.2}", ours as f64 / theirs.max(1) as f64).expect(NEVER);
+            write!(text, "  {:>8.3}", ours as f64 / theirs.max(1) as f64).expect(NEVER);
         }
         text.push('\n');
     }

@@ -13,10 +13,14 @@ use crate::random::Random;
 /// The shortest time between two faults.
 const SHORTEST: Duration = Duration::from_millis(20);
 
+/// None takes as long as this, unless the machine or the server has a difficulty of its own.
+const SLOW: Duration = Duration::from_secs(10);
+
 pub(super) struct Faults {
     longest: Duration,
     next: Option<Instant>,
-    done: BTreeMap<&'static str, u64>,
+    /// How often, and how long it took at most.
+    done: BTreeMap<&'static str, (u64, Duration)>,
 }
 
 impl Faults {
@@ -29,7 +33,7 @@ impl Faults {
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.done.values().sum()
+        self.done.values().map(|(times, _)| times).sum()
     }
 
     /// Waits until something is to be done and does it, or waits for so long.
@@ -50,8 +54,17 @@ impl Faults {
             return Ok(());
         }
         self.next = None;
+        let begun = Instant::now();
         let what = disturb(server, publishers, random)?;
-        *self.done.entry(what).or_default() += 1;
+        let (times, longest) = self.done.entry(what).or_default();
+        *times += 1;
+        *longest = begun.elapsed().max(*longest);
+        if begun.elapsed() > SLOW {
+            let log = server.log();
+            let lines: Vec<&str> = log.lines().rev().take(40).collect();
+            let lines: String = lines.iter().rev().map(|line| format!("    {line}\n")).collect();
+            eprintln!("{what}: {:.1?}, and the server's log ends:\n{lines}", begun.elapsed());
+        }
         Ok(())
     }
 }
@@ -61,7 +74,10 @@ impl fmt::Display for Faults {
         if self.done.is_empty() {
             return f.write_str("none");
         }
-        let all = self.done.iter().map(|(what, times)| format!("{times} × {what}"));
+        let all = self
+            .done
+            .iter()
+            .map(|(what, (times, longest))| format!("{times} × {what} ({longest:.1?} at most)"));
         f.write_str(&all.collect::<Vec<_>>().join(", "))
     }
 }

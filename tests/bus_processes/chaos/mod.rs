@@ -1,7 +1,7 @@
 //! Everything goes wrong at random for a while. At the end every subscriber has every committed event, once, in order, or was told
 //! exactly what it was too slow for.
 //!
-//! One process appends and disturbs: this one. The publishers and subscribers are its children. Nobody keeps what it gets, so that
+//! This process audits and disturbs; publishers and subscribers are its children. Nobody keeps what it gets, so that
 //! a run can last for hours: see [`account`].
 
 pub(crate) mod account;
