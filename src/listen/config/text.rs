@@ -35,17 +35,21 @@ struct Ours {
 }
 
 impl Ours {
-    /// Takes the parameter; false if it is not ours.
-    fn take(&mut self, key: &str, value: &str) -> Result<bool, ListenError> {
+    /// Takes the parameter; false if it is not ours, and then nobody asks here whether its value is text.
+    fn take<'v>(
+        &mut self,
+        key: &str,
+        value: impl FnOnce() -> Result<Cow<'v, str>, ListenError>,
+    ) -> Result<bool, ListenError> {
         match key {
-            "sslmode" | "ssl-mode" => self.mode = Some(Mode::parse(value)?),
-            "sslrootcert" | "ssl-root-cert" | "ssl-ca" => self.certificates.root = Some(value.to_owned()),
-            "sslcert" | "ssl-cert" => self.certificates.client = Some(value.to_owned()),
-            "sslkey" | "ssl-key" => self.certificates.client_key = Some(value.to_owned()),
-            "options" => self.add_option(value),
+            "sslmode" | "ssl-mode" => self.mode = Some(Mode::parse(&value()?)?),
+            "sslrootcert" | "ssl-root-cert" | "ssl-ca" => self.certificates.root = Some(value()?.into_owned()),
+            "sslcert" | "ssl-cert" => self.certificates.client = Some(value()?.into_owned()),
+            "sslkey" | "ssl-key" => self.certificates.client_key = Some(value()?.into_owned()),
+            "options" => self.add_option(&value()?),
             "statement-cache-capacity" => {}
             _ => match key.strip_prefix("options[").and_then(|key| key.strip_suffix(']')) {
-                Some(name) => self.add_option(&format!("-c {name}={}", escaped(value))),
+                Some(name) => self.add_option(&format!("-c {name}={}", escaped(&value()?))),
                 None => return Ok(false),
             },
         }
@@ -76,7 +80,7 @@ fn from_url(text: &str, ours: &mut Ours) -> Result<String, ListenError> {
     let mut separator = '?';
     for parameter in text[start + 1..].split('&').filter(|parameter| !parameter.is_empty()) {
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        if !ours.take(&decoded(key)?, &decoded(value)?)? {
+        if !ours.take(&decoded(key)?, || decoded(value))? {
             rest.push(separator);
             rest.push_str(parameter);
             separator = '&';
@@ -93,7 +97,7 @@ fn decoded(text: &str) -> Result<Cow<'_, str>, ListenError> {
 fn from_pairs(text: &str, ours: &mut Ours) -> Result<String, ListenError> {
     let mut rest = String::new();
     for (key, value) in pairs(text)? {
-        if !ours.take(key, &value)? {
+        if !ours.take(key, || Ok(Cow::Borrowed(&value)))? {
             let value = value.replace('\\', "\\\\").replace('\'', "\\'");
             rest.push_str(&format!("{key}='{value}' "));
         }
@@ -163,6 +167,18 @@ mod tests {
         assert_eq!(config.get_hosts(), [Host::Tcp("h1".into()), Host::Tcp("::1".into())]);
         assert_eq!(config.get_ports(), [1, 2]);
         assert_eq!(config.get_connect_timeout().map(|timeout| timeout.as_secs()), Some(3));
+    }
+
+    #[test]
+    fn a_path_need_not_be_text() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let socket = OsStr::from_bytes(b"/run/\xff");
+        assert_eq!(
+            config("postgres:///d?host=%2Frun%2F%ff&sslmode=disable").get_hosts(),
+            [Host::Unix(socket.into())]
+        );
     }
 
     #[test]
