@@ -29,7 +29,7 @@ RUSTFLAGS=$coverage cargo build --release --manifest-path fuzz/Cargo.toml --targ
 fuzz() {
     local target=$1 log=$work/$2/$1.log found=$work/$2/$1/
     shift 2
-    local -a options=(-timeout=20 -rss_limit_mb=1024 -artifact_prefix="$found" "$@")
+    local -a options=(-timeout=120 -rss_limit_mb=1024 -artifact_prefix="$found" "$@")
     [[ -e fuzz/dictionaries/$target.dict ]] && options+=(-dict="fuzz/dictionaries/$target.dict")
     rm -rf "$found"
     mkdir -p "$found"

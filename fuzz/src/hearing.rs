@@ -29,6 +29,9 @@ pub fn check(data: &[u8]) {
     } else {
         without_sweeps(steps)
     };
+    if std::env::var_os("VERBOSE").is_some() {
+        eprintln!("{steps:#?}");
+    }
     rig::run(steps, sweeps);
 }
 
