@@ -1,7 +1,6 @@
 //! Hears doorbells. Never waits for the store or a subscriber, so that the listening connection is always read.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::inner::Inner;
 use crate::bus::StreamEvent;
@@ -30,16 +29,14 @@ pub(super) async fn listen<E: StreamEvent>(inner: Arc<Inner<E>>, listener: Liste
             if listening {
                 inner.store.server_is_back();
             }
-            inner.nudges.away.store(true, Ordering::Release); // pairs with the sweeper's swap
-            inner.nudges.sweeper.notify_one();
+            inner.nudges.away();
         }
         tokio::select! {
             item = doorbells.recv() => match item {
                 Some(ListenItem::Notification(bell)) => hear(&inner, bell.payload()),
                 Some(_) => {
                     // Reconnected, or too slow: there may have been doorbells.
-                    inner.nudges.away.store(true, Ordering::Release); // pairs with the sweeper's swap
-                    inner.nudges.sweeper.notify_one();
+                    inner.nudges.away();
                 }
                 None => return,
             },

@@ -1,5 +1,6 @@
 //! What the parts of the bus share.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -58,8 +59,33 @@ pub(super) struct Nudges {
     pub(super) reader: Notify,
     pub(super) starter: Notify,
     pub(super) sweeper: Notify,
-    /// Whether the listener has been away, so that the history has to be looked at.
-    pub(super) away: std::sync::atomic::AtomicBool,
+    /// How often the server may have been another one since the start: the listener was away, or came back.
+    away: AtomicU64,
+    /// How many of these times it was looked whether the history is still the same.
+    looked: AtomicU64,
+}
+
+impl Nudges {
+    /// The history has to be looked at before anything else is delivered.
+    pub(super) fn away(&self) {
+        self.away.fetch_add(1, Ordering::Release); // pairs with the loads of `times_away`
+        self.sweeper.notify_one();
+    }
+
+    pub(super) fn times_away(&self) -> u64 {
+        self.away.load(Ordering::Acquire) // pairs with the increment
+    }
+
+    /// The history was looked at after the server was away that often.
+    pub(super) fn have_looked(&self, times_away: u64) {
+        self.looked.store(times_away, Ordering::Release); // pairs with the load below
+        self.reader.notify_one();
+    }
+
+    /// Whether the history may be another one than what was delivered.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.looked.load(Ordering::Acquire) != self.times_away() // pairs with the store above
+    }
 }
 
 impl<E: StreamEvent> Inner<E> {

@@ -364,7 +364,10 @@ impl<E: StreamEvent> DistributedBus<E> {
         let inner = &self.inner;
         for record in records {
             let Ok(event) = &record.event else { continue };
-            if inner.hub.enqueue(event.stream_key(), record) {
+            if inner.nudges.is_in_doubt() {
+                // Its number may follow on another history than the one that was delivered.
+                inner.hub.hear(event.stream_key(), record.seq..=record.seq);
+            } else if inner.hub.enqueue(event.stream_key(), record) {
                 inner.counters.events_delivered.add(1);
                 inner.counters.events_local.add(1);
                 inner.health.delivered(None);

@@ -11,6 +11,11 @@ use crate::store::ReplayRange;
 pub(super) async fn read<E: StreamEvent>(inner: Arc<Inner<E>>) {
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
     loop {
+        // What comes after a failover may follow on what was delivered before it, by its number only.
+        if inner.nudges.is_in_doubt() {
+            inner.nudges.reader.notified().await;
+            continue;
+        }
         let ranges = inner.hub.take_ranges(inner.settings.streams_per_read);
         if ranges.is_empty() {
             inner.nudges.reader.notified().await;
@@ -36,6 +41,10 @@ pub(super) async fn read<E: StreamEvent>(inner: Arc<Inner<E>>) {
         };
         backoff.reset();
         inner.health.store_answered();
+        if inner.nudges.is_in_doubt() {
+            inner.hub.put_back(ranges);
+            continue;
+        }
         let mut unfounded = false;
         for (range, page) in ranges.into_iter().zip(pages) {
             let appended_at = page.records.last().and_then(|record| record.appended_at);

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -28,7 +27,7 @@ pub(super) async fn sweep<E: StreamEvent>(inner: Arc<Inner<E>>) {
     let mut early = true;
     loop {
         let now = Instant::now();
-        let away = inner.nudges.away.swap(false, Ordering::AcqRel); // pairs with the ear's stores
+        let away = inner.nudges.is_in_doubt();
         let wanted = inner.hub.take_sweep_wanted();
         if !(now >= due || away || (wanted && early)) {
             let _ = tokio::time::timeout_at(due, inner.nudges.sweeper.notified()).await;
@@ -47,9 +46,6 @@ pub(super) async fn sweep<E: StreamEvent>(inner: Arc<Inner<E>>) {
             }
             Err(error) => {
                 inner.health.store_failed(error.into());
-                if away {
-                    inner.nudges.away.store(true, Ordering::Release); // pairs with the swap above
-                }
                 due = Instant::now();
                 backoff.wait().await;
             }
@@ -65,7 +61,9 @@ async fn sweep_once<E: StreamEvent>(inner: &Inner<E>, away: bool) -> Result<(), 
         *inner.watermark.lock().await = None;
     }
     if away {
+        let times_away = inner.nudges.times_away();
         rewinds::look_for_rewinds(inner, &inner.hub.cursors(true)).await?;
+        inner.nudges.have_looked(times_away);
     }
     // What has changed tells of the streams that only subscriptions to all look at, if the store knows.
     let cursors = inner.hub.cursors(inner.watermark.lock().await.is_none());
