@@ -76,7 +76,7 @@ impl DerefMut for Connection {
 }
 
 impl Connections {
-    /// Of a pool that others use, too: they always find one connection more than those that are kept here.
+    /// Of a pool that others use, too: one connection of it is never kept here.
     pub(crate) fn shared(pool: PgPool) -> Self {
         let most_warm = pool.options().get_max_connections().saturating_sub(1).min(4);
         Self::new(pool, most_warm as usize)
