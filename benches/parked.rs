@@ -37,14 +37,16 @@ fn bench(criterion: &mut Criterion) {
         for measure in [Measure::Publish, Measure::Last] {
             parked(&mut group, "doorbell", tasks, measure, || Doorbell);
             parked(&mut group, "drop_in", tasks, measure, || DropIn(Wake::All));
-            parked(&mut group, "drop_in_hand_on", tasks, measure, || DropIn(Wake::HandOn));
+            parked(&mut group, "broadcast_cascade", tasks, measure, || {
+                DropIn(Wake::Cascade)
+            });
             parked(&mut group, "tokio", tasks, measure, || Tokio);
             parked(&mut group, "async_broadcast", tasks, measure, || AsyncBroadcast);
         }
     }
     within(&mut group, "doorbell", || Doorbell);
     within(&mut group, "drop_in", || DropIn(Wake::All));
-    within(&mut group, "drop_in_hand_on", || DropIn(Wake::HandOn));
+    within(&mut group, "broadcast_cascade", || DropIn(Wake::Cascade));
     within(&mut group, "tokio", || Tokio);
     within(&mut group, "async_broadcast", || AsyncBroadcast);
     group.finish();

@@ -18,18 +18,18 @@ CREATE INDEX events_by_xid ON events (xid);
 
 -- What retention has removed: one row for each stream that was ever trimmed. It outlives the events, so numbers go on after all
 -- of them are gone, and a reader that comes too late learns of it.
-CREATE TABLE floors (
+CREATE TABLE low_water_marks (
     stream_key      text COLLATE "C" PRIMARY KEY,
-    trimmed_through bigint NOT NULL CHECK (trimmed_through >= 0),
+    low_water bigint NOT NULL CHECK (low_water >= 0),
     -- The transaction that had appended the last event removed; null if none was.
-    trimmed_xid     xid8
+    low_water_xid     xid8
 );
 
-CREATE INDEX floors_by_xid ON floors (trimmed_xid);
+CREATE INDEX low_water_marks_by_xid ON low_water_marks (low_water_xid);
 
 -- Where the transaction numbers in the tables above come from: one row. Elsewhere (a restored dump) they mean nothing until
--- adopt() has been called.
-CREATE TABLE incarnation (
+-- rebind_after_restore() has been called.
+CREATE TABLE history_identity (
     id                uuid   NOT NULL DEFAULT gen_random_uuid(),
     system_identifier bigint NOT NULL,
     database          oid    NOT NULL

@@ -33,7 +33,7 @@ BEGIN
     -- A transaction that keeps one snapshot does not see what was committed while it waited. If that was an append, the primary
     -- key refuses the next one; if it was a trim, this does: a floor that the snapshot does not show is a serialization failure.
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        INSERT INTO floors (stream_key, trimmed_through) VALUES (lock_stream.stream_key, 0) ON CONFLICT DO NOTHING;
+        INSERT INTO low_water_marks (stream_key, low_water) VALUES (lock_stream.stream_key, 0) ON CONFLICT DO NOTHING;
     END IF;
 END
 $$;
@@ -47,7 +47,7 @@ CREATE FUNCTION append_record(
     IN stream_key text,
     IN payload jsonb,
     IN expected_seq bigint DEFAULT NULL,
-    IN ring boolean DEFAULT false,
+    IN notify boolean DEFAULT false,
     IN channel text DEFAULT 'doorbell',
     IN lock_timeout_ms integer DEFAULT NULL,
     OUT seq bigint,
@@ -60,7 +60,7 @@ BEGIN
     -- A statement of its own, so its snapshot is taken under the lock.
     seq := 1 + coalesce(
         (SELECT e.seq FROM events e WHERE e.stream_key = append_record.stream_key ORDER BY e.seq DESC LIMIT 1),
-        (SELECT f.trimmed_through FROM floors f WHERE f.stream_key = append_record.stream_key),
+        (SELECT f.low_water FROM low_water_marks f WHERE f.stream_key = append_record.stream_key),
         0
     );
     IF coalesce(append_record.expected_seq, 0) NOT IN (0, seq) THEN
@@ -75,7 +75,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'number % of the stream was written without its lock', seq USING ERRCODE = 'serialization_failure';
     END IF;
-    IF append_record.ring THEN
+    IF append_record.notify THEN
         PERFORM pg_notify(append_record.channel, append_record.stream_key || ':' || seq);
     END IF;
 END
@@ -86,7 +86,7 @@ CREATE FUNCTION append(
     stream_key text,
     payload jsonb,
     expected_seq bigint DEFAULT NULL,
-    ring boolean DEFAULT false,
+    notify boolean DEFAULT false,
     channel text DEFAULT 'doorbell',
     lock_timeout_ms integer DEFAULT NULL
 ) RETURNS bigint
@@ -94,7 +94,7 @@ LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
 BEGIN
     RETURN (
         SELECT r.seq FROM append_record(
-            append.stream_key, append.payload, append.expected_seq, append.ring, append.channel, append.lock_timeout_ms) AS r);
+            append.stream_key, append.payload, append.expected_seq, append.notify, append.channel, append.lock_timeout_ms) AS r);
 END
 $$;
 
@@ -114,7 +114,7 @@ CREATE FUNCTION append_records(
     IN stream_keys text[],
     IN payloads jsonb[],
     IN expected_seqs bigint[] DEFAULT NULL,
-    IN ring boolean DEFAULT false,
+    IN notify boolean DEFAULT false,
     IN channel text DEFAULT 'doorbell',
     IN lock_timeout_ms integer DEFAULT NULL,
     OUT seqs bigint[],
@@ -129,7 +129,7 @@ DECLARE
     nexts bigint[];
     written bigint;
     wrong record;
-    bell record;
+    range record;
 BEGIN
     IF cardinality(append_records.payloads) IS DISTINCT FROM cardinality(append_records.stream_keys)
         OR cardinality(append_records.expected_seqs) <> cardinality(append_records.stream_keys) THEN
@@ -141,7 +141,7 @@ BEGIN
     nexts := ARRAY(
         SELECT 1 + coalesce(
             (SELECT e.seq FROM events e WHERE e.stream_key = k ORDER BY e.seq DESC LIMIT 1),
-            (SELECT f.trimmed_through FROM floors f WHERE f.stream_key = k),
+            (SELECT f.low_water FROM low_water_marks f WHERE f.stream_key = k),
             0)
         FROM unnest(streams) WITH ORDINALITY AS s (k, i) ORDER BY i);
     -- An event's number: its stream's next, and one more for each event of the stream before it in the batch.
@@ -169,12 +169,12 @@ BEGIN
     IF written <> cardinality(seqs) THEN
         RAISE EXCEPTION 'numbers of the streams were written without their locks' USING ERRCODE = 'serialization_failure';
     END IF;
-    IF append_records.ring THEN
-        FOR bell IN
+    IF append_records.notify THEN
+        FOR range IN
             SELECT g.k, min(g.seq) AS first, max(g.seq) AS last
             FROM unnest(append_records.stream_keys, seqs) AS g (k, seq) GROUP BY g.k
         LOOP
-            PERFORM ring(bell.k, bell.first, bell.last, append_records.channel);
+            PERFORM notify_events(range.k, range.first, range.last, append_records.channel);
         END LOOP;
     END IF;
 END
@@ -185,7 +185,7 @@ CREATE FUNCTION append_many(
     stream_keys text[],
     payloads jsonb[],
     expected_seqs bigint[] DEFAULT NULL,
-    ring boolean DEFAULT false,
+    notify boolean DEFAULT false,
     channel text DEFAULT 'doorbell',
     lock_timeout_ms integer DEFAULT NULL
 ) RETURNS bigint[]
@@ -194,16 +194,16 @@ BEGIN
     RETURN (
         SELECT r.seqs FROM append_records(
             append_many.stream_keys, append_many.payloads, append_many.expected_seqs,
-            append_many.ring, append_many.channel, append_many.lock_timeout_ms) AS r);
+            append_many.notify, append_many.channel, append_many.lock_timeout_ms) AS r);
 END
 $$;
 
 -- Rings for one event of a stream.
-CREATE FUNCTION ring(stream_key text, seq bigint, channel text DEFAULT 'doorbell') RETURNS void
+CREATE FUNCTION notify_events(stream_key text, seq bigint, channel text DEFAULT 'doorbell') RETURNS void
 LANGUAGE sql VOLATILE
 RETURN pg_notify(channel, stream_key || ':' || seq);
 
 -- Rings for a range of events of a stream.
-CREATE FUNCTION ring(stream_key text, first bigint, last bigint, channel text DEFAULT 'doorbell') RETURNS void
+CREATE FUNCTION notify_events(stream_key text, first bigint, last bigint, channel text DEFAULT 'doorbell') RETURNS void
 LANGUAGE sql VOLATILE
 RETURN pg_notify(channel, stream_key || ':' || first || CASE WHEN last > first THEN '-' || last ELSE '' END);

@@ -8,7 +8,7 @@ CREATE FUNCTION replay_many(
     after bigint[],
     max_events bigint,
     OUT place bigint,
-    OUT trimmed_through bigint,
+    OUT low_water bigint,
     OUT seq bigint,
     OUT event_id uuid,
     OUT appended_at timestamptz,
@@ -17,10 +17,10 @@ CREATE FUNCTION replay_many(
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
     RETURN QUERY
-    SELECT r.place, coalesce(f.trimmed_through, 0), e.seq, e.event_id, e.appended_at, e.payload
+    SELECT r.place, coalesce(f.low_water, 0), e.seq, e.event_id, e.appended_at, e.payload
     FROM unnest(replay_many.stream_keys, replay_many.after) WITH ORDINALITY AS r (stream_key, after, place)
     LEFT JOIN LATERAL (
-        SELECT floors.trimmed_through FROM floors WHERE floors.stream_key = r.stream_key LIMIT 1) AS f ON true
+        SELECT low_water_marks.low_water FROM low_water_marks WHERE low_water_marks.stream_key = r.stream_key LIMIT 1) AS f ON true
     LEFT JOIN LATERAL (
         SELECT events.seq, events.event_id, events.appended_at, events.payload FROM events
         WHERE events.stream_key = r.stream_key AND events.seq > r.after ORDER BY events.seq LIMIT max_events) AS e ON true
@@ -35,7 +35,7 @@ BEGIN
     RETURN ARRAY(
         SELECT coalesce(
             (SELECT e.seq FROM events e WHERE e.stream_key = r.stream_key ORDER BY e.seq DESC LIMIT 1),
-            (SELECT f.trimmed_through FROM floors f WHERE f.stream_key = r.stream_key LIMIT 1),
+            (SELECT f.low_water FROM low_water_marks f WHERE f.stream_key = r.stream_key LIMIT 1),
             0)
         FROM unnest(high_waters.stream_keys) WITH ORDINALITY AS r (stream_key, place)
         ORDER BY r.place);

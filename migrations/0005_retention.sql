@@ -27,10 +27,10 @@ BEGIN
     SELECT e.xid INTO last_xid FROM events e WHERE e.stream_key = trim_stream.stream_key AND e.seq = last;
     DELETE FROM events e WHERE e.stream_key = trim_stream.stream_key AND e.seq <= last;
     GET DIAGNOSTICS removed = ROW_COUNT;
-    INSERT INTO floors AS f (stream_key, trimmed_through, trimmed_xid)
+    INSERT INTO low_water_marks AS f (stream_key, low_water, low_water_xid)
     VALUES (trim_stream.stream_key, last, last_xid)
-    ON CONFLICT ON CONSTRAINT floors_pkey DO UPDATE
-    SET trimmed_through = greatest(f.trimmed_through, excluded.trimmed_through), trimmed_xid = excluded.trimmed_xid;
+    ON CONFLICT ON CONSTRAINT low_water_marks_pkey DO UPDATE
+    SET low_water = greatest(f.low_water, excluded.low_water), low_water_xid = excluded.low_water_xid;
     RETURN removed;
 END
 $$;

@@ -7,6 +7,7 @@
 //! | [`broadcast`] | the same as a drop-in for `tokio::sync::broadcast`: change one `use` line |
 //! | `cluster` (feature `cluster`) | numbered cluster events for operations consoles, spliced to a snapshot without gap or repetition |
 //! | `bus` (features `bus`, `postgres`) | the event bus: every subscriber gets every event of a durable store, once and in order |
+//! | `event` (the same) | what an event type provides; `FleetEvent` for services that have none of their own |
 //! | `store` (the same) | the stores of the bus: in memory, and over Postgres |
 //! | `listen` (feature `postgres`) | one Postgres LISTEN connection for any number of subscriptions |
 //!
@@ -35,10 +36,13 @@ pub mod broadcast;
 pub mod bus;
 #[cfg(feature = "cluster")]
 pub mod cluster;
+#[cfg(feature = "bus")]
+pub mod event;
 #[cfg(feature = "postgres")]
 pub mod listen;
+#[cfg(feature = "postgres")]
+mod pg;
 pub mod ring;
-mod ringer;
 #[cfg(feature = "bus")]
 pub mod store;
 mod sync;

@@ -48,10 +48,13 @@ pub(crate) const ANNOUNCE_MAX: u64 = 64;
 pub(crate) const WAKE_WIDTH: usize = 2;
 
 /// How many waiters each woken subscriber wakes in turn.
-pub(crate) const HAND_ON_WIDTH: usize = 8;
+pub(crate) const CASCADE_WIDTH: usize = 8;
 
 /// How many waiters are woken between two holds of their lock when all are to be woken.
 pub(crate) const WAKE_ALL_WIDTH: usize = 32;
+
+/// The thread that wakes stuck waiters; the models put their own in its place.
+pub(crate) use crate::ring::wake_watchdog;
 
 /// Threads, as far as the engine needs them.
 pub(crate) mod thread {

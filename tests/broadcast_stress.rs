@@ -87,7 +87,7 @@ fn tasks_account_for_every_message() {
 
 #[test]
 fn tasks_account_for_every_message_when_waking_is_handed_on() {
-    on_a_runtime(64, Wake::HandOn);
+    on_a_runtime(64, Wake::Cascade);
 }
 
 #[test]

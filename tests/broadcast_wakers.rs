@@ -41,7 +41,7 @@ fn a_send_wakes_every_waiting_receiver() {
 /// The opt-in: a send wakes a few, and each of these wakes more when it runs.
 #[test]
 fn waking_can_be_handed_on() {
-    let (tx, first) = broadcast::channel_with(4, Wake::HandOn);
+    let (tx, first) = broadcast::channel_with(4, Wake::Cascade);
     let mut receivers: Vec<_> = (0..99).map(|_| tx.subscribe()).collect();
     receivers.push(first);
     let tally = Tally::new();

@@ -97,9 +97,9 @@ fn the_recorder_has_descriptions_and_the_last_figures() {
     let notes = notebook.0.lock().unwrap();
     assert_eq!(notes.counters["doorbell_bus_events_delivered_total"], 1);
     assert_eq!(stats.events_delivered, 1);
-    assert_eq!(notes.counters["doorbell_bus_not_in_store_total"], 1);
+    assert_eq!(notes.counters["doorbell_bus_unpersisted_total"], 1);
     assert_eq!(
-        notes.descriptions["doorbell_bus_bells_sent_total"],
+        notes.descriptions["doorbell_bus_notifications_sent_total"],
         "Notifications sent."
     );
     let described: Vec<_> = notes.descriptions.keys().collect();

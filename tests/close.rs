@@ -214,9 +214,13 @@ fn the_end_wakes_every_thread_that_waits() {
 
 #[test]
 fn the_end_rings_every_waker_before_drop_returns() {
-    for (wake, backstop) in [(Wake::HandOn, true), (Wake::HandOn, false), (Wake::All, true)] {
+    for (wake, backstop) in [(Wake::Cascade, true), (Wake::Cascade, false), (Wake::All, true)] {
         for waiters in [1, 2, 9, 100] {
-            let (publisher, subscriber) = Builder::new(4).wake(wake).backstop(backstop).channel::<u64>().unwrap();
+            let (publisher, subscriber) = Builder::new(4)
+                .wake(wake)
+                .wake_watchdog(backstop)
+                .channel::<u64>()
+                .unwrap();
             let mut waiting: Vec<_> = (0..waiters).map(|_| (subscriber.clone(), Bell::new())).collect();
             for (subscriber, bell) in &mut waiting {
                 assert!(

@@ -187,7 +187,7 @@ fn r07_loops_survive_a_lag() {
 #[test]
 fn r08_many_parked_and_a_tight_loop() {
     for count in [40, 400] {
-        let (publisher, subscriber) = Builder::new(1_024).backstop(false).channel::<u64>().unwrap();
+        let (publisher, subscriber) = Builder::new(1_024).wake_watchdog(false).channel::<u64>().unwrap();
         let tally = Tally::new();
         let waker = Waker::from(Arc::clone(&tally));
         let mut waiting: Vec<_> = (0..count).map(|_| subscriber.clone()).collect();

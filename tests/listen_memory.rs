@@ -50,7 +50,7 @@ async fn nothing_grows_while_subscriptions_come_and_go() {
     let mux = ListenMultiplexer::builder()
         .url(&database.url())
         .channel_capacity(NonZeroUsize::new(16).unwrap())
-        .linger(Duration::ZERO)
+        .unlisten_delay(Duration::ZERO)
         .connect()
         .await
         .unwrap();

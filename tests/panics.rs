@@ -379,19 +379,19 @@ fn bad_waker_among_good_ones(fault: Fault, wake: Wake) {
 
 #[test]
 fn waker_panics_when_rung() {
-    bad_waker_among_good_ones(Fault::Wake, Wake::HandOn);
+    bad_waker_among_good_ones(Fault::Wake, Wake::Cascade);
     bad_waker_among_good_ones(Fault::Wake, Wake::All);
 }
 
 #[test]
 fn waker_panics_when_cloned() {
-    bad_waker_among_good_ones(Fault::Clone, Wake::HandOn);
+    bad_waker_among_good_ones(Fault::Clone, Wake::Cascade);
     bad_waker_among_good_ones(Fault::Clone, Wake::All);
 }
 
 #[test]
 fn waker_panics_when_dropped() {
-    bad_waker_among_good_ones(Fault::Drop, Wake::HandOn);
+    bad_waker_among_good_ones(Fault::Drop, Wake::Cascade);
     bad_waker_among_good_ones(Fault::Drop, Wake::All);
 }
 

@@ -304,7 +304,7 @@ const ACTS: [Act; 3] = [
 #[test]
 fn wakers_call_back_when_rung_and_when_dropped() {
     must_end(|| {
-        for wake in [Wake::HandOn, Wake::All] {
+        for wake in [Wake::Cascade, Wake::All] {
             for (ring, drop_act) in ACTS
                 .iter()
                 .flat_map(|ring| ACTS.iter().map(move |drop_act| (*ring, *drop_act)))

@@ -191,7 +191,7 @@ fn a_stream() {
 
 #[test]
 fn parked_and_woken() {
-    for wake in [Wake::HandOn, Wake::All] {
+    for wake in [Wake::Cascade, Wake::All] {
         for backstop in [true, false] {
             for parked in [1, 3, 20] {
                 parked_and_woken_with(wake, backstop, parked);
@@ -203,7 +203,7 @@ fn parked_and_woken() {
 fn parked_and_woken_with(wake: Wake, backstop: bool, parked: usize) {
     let (publisher, subscriber) = Builder::new(16)
         .wake(wake)
-        .backstop(backstop)
+        .wake_watchdog(backstop)
         .channel::<Words>()
         .unwrap();
     let mut waiting: Vec<_> = (0..parked)

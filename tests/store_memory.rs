@@ -95,7 +95,7 @@ fn each_stream_keeps_its_last_events() {
         store.append_now(event(&format!("other-{number}"), "x")).unwrap();
     }
     let page = store.replay_now("a", 0, 100);
-    assert_eq!(page.trimmed_through, 7);
+    assert_eq!(page.low_water, 7);
     assert_eq!(
         page.records.iter().map(|record| record.seq).collect::<Vec<_>>(),
         [8, 9, 10]
@@ -114,7 +114,7 @@ fn the_oldest_of_all_go_first() {
     let read = |key| {
         let page = store.replay_now(key, 0, 100);
         (
-            page.trimmed_through,
+            page.low_water,
             page.records.iter().map(|record| record.seq).collect::<Vec<_>>(),
         )
     };
@@ -136,7 +136,7 @@ fn trimming_keeps_the_numbers_and_the_bound_right() {
     assert_eq!(store.trim_now("a", 2), 2);
     assert_eq!(store.trim_now("a", 1), 0);
     assert_eq!(store.trim_now("nobody", 1), 0);
-    assert_eq!(store.replay_now("a", 0, 10).trimmed_through, 2);
+    assert_eq!(store.replay_now("a", 0, 10).low_water, 2);
     assert_eq!(store.trim_now("a", u64::MAX), 3);
     assert_eq!((store.len(), store.high_water_now("a")), (0, 5));
     for _ in 0..5 {

@@ -85,7 +85,7 @@ fn tokio_with_two_threads() {
             .worker_threads(2)
             .build()
             .unwrap();
-        for wake in [Wake::HandOn, Wake::All] {
+        for wake in [Wake::Cascade, Wake::All] {
             let (publisher, subscriber) = Builder::new(8).wake(wake).channel().unwrap();
             let arrived = Arc::new(AtomicU64::new(0));
             let tasks: Vec<_> = (0..100)
@@ -389,7 +389,7 @@ fn a_wait_begun_while_its_event_is_being_built() {
     must_end(|| {
         for backstop in [true, false] {
             for panics in [false, true] {
-                let (publisher, subscriber) = Builder::new(4).backstop(backstop).channel().unwrap();
+                let (publisher, subscriber) = Builder::new(4).wake_watchdog(backstop).channel().unwrap();
                 let (claimed, is_claimed) = mpsc::channel();
                 let (release, released) = mpsc::channel::<()>();
                 let builder = {

@@ -52,9 +52,9 @@ fn park_and_publish(make: impl Fn() -> (Box<dyn FnMut(u64) + Send>, Subscriber<u
 fn no_wake_up_is_lost_in_thousands_of_rounds() {
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 2_000 };
     must_end(|| {
-        for (wake, backstop) in [(Wake::HandOn, true), (Wake::HandOn, false), (Wake::All, false)] {
+        for (wake, backstop) in [(Wake::Cascade, true), (Wake::Cascade, false), (Wake::All, false)] {
             let make = || -> (Box<dyn FnMut(u64) + Send>, _) {
-                let (publisher, subscriber) = Builder::new(4).wake(wake).backstop(backstop).channel().unwrap();
+                let (publisher, subscriber) = Builder::new(4).wake(wake).wake_watchdog(backstop).channel().unwrap();
                 (Box::new(move |value| drop_seq(publisher.publish(value))), subscriber)
             };
             park_and_publish(make, 2, ROUNDS);

@@ -7,7 +7,7 @@ pub(crate) mod pg_bus;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use self::ours::{Bells, Ours};
+use self::ours::{NotifyQueue, Ours};
 
 use super::tally::Receipt;
 use super::tick::Tick;
@@ -45,9 +45,9 @@ impl Who {
     /// other things than listening.
     pub(crate) async fn connect(self, url: &str, connections: u32) -> Result<Box<dyn Candidate>, Failure> {
         Ok(match self {
-            Self::Doorbell => Box::new(Ours::connect(url, connections, Bells::After).await?),
-            Self::RingingInside => Box::new(Ours::connect(url, connections, Bells::InTransaction).await?),
-            Self::Silent => Box::new(Ours::connect(url, connections, Bells::Off).await?),
+            Self::Doorbell => Box::new(Ours::connect(url, connections, NotifyQueue::After).await?),
+            Self::RingingInside => Box::new(Ours::connect(url, connections, NotifyQueue::InTransaction).await?),
+            Self::Silent => Box::new(Ours::connect(url, connections, NotifyQueue::Off).await?),
             Self::Naive => Box::new(naive::Naive::connect(url, connections).await?),
             Self::PgBus => Box::new(pg_bus::PgBus::connect(url, connections).await?),
         })

@@ -65,7 +65,7 @@ pub(super) async fn follow(url: &str, events: u64) -> Outcome {
         std::process::id(),
         events,
         stats.reads + stats.replay_reads,
-        stats.bells_heard
+        stats.notifications_received
     );
     Ok(())
 }

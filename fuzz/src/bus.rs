@@ -4,19 +4,19 @@
 mod bus_event;
 #[path = "../../src/bus/error.rs"]
 mod error;
-#[path = "../../src/bus/fleet_event.rs"]
+#[path = "../../src/event/fleet_event.rs"]
 mod fleet_event;
 #[path = "../../src/bus/gate.rs"]
 mod gate;
 #[path = "../../src/bus/hub/mod.rs"]
 pub(crate) mod hub;
-#[path = "../../src/bus/pages.rs"]
-pub(crate) mod pages;
-#[path = "../../src/bus/pointer.rs"]
-pub(crate) mod pointer;
+#[path = "../../src/bus/history_cache.rs"]
+pub(crate) mod history_cache;
+#[path = "../../src/bus/payload.rs"]
+pub(crate) mod payload;
 #[path = "../../src/bus/stats.rs"]
 pub(crate) mod stats;
-#[path = "../../src/bus/stream_event.rs"]
+#[path = "../../src/event/stream_event.rs"]
 mod stream_event;
 #[path = "../../src/bus/subscription/mod.rs"]
 mod subscription;

@@ -1,15 +1,15 @@
 //! Doorbells that come in, honest ones and forged ones, while everything else happens to the bus as well.
 
-#[path = "../../src/bus/tests/books.rs"]
-mod books;
-#[path = "../../src/bus/tests/rig.rs"]
-mod rig;
-#[path = "../../src/bus/tests/step.rs"]
-mod step;
-#[path = "../../src/bus/tests/watched.rs"]
-mod watched;
+#[path = "../../src/bus/tests/model_store.rs"]
+mod model_store;
+#[path = "../../src/bus/tests/harness.rs"]
+mod harness;
+#[path = "../../src/bus/tests/op.rs"]
+mod op;
+#[path = "../../src/bus/tests/checked_subscription.rs"]
+mod checked_subscription;
 
-use self::step::{Bell, Step, without_sweeps};
+use self::op::{NotificationFate, Op, without_sweeps};
 use crate::bus::OnSlow;
 use crate::input::Input;
 use crate::planted::is_planted;
@@ -32,65 +32,65 @@ pub fn check(data: &[u8]) {
     if std::env::var_os("VERBOSE").is_some() {
         eprintln!("{steps:#?}");
     }
-    rig::run(steps, sweeps);
+    harness::run(steps, sweeps);
 }
 
-fn step(input: &mut Input<'_>) -> Option<Step> {
+fn step(input: &mut Input<'_>) -> Option<Op> {
     Some(match input.byte()? % 15 {
-        0 => append(input, Bell::Heard)?,
-        1 => append(input, Bell::Late)?,
-        2 => append(input, Bell::Lost)?,
-        3 => Step::AppendHere { stream: stream(input)? },
-        4 => Step::LateBell,
+        0 => append(input, NotificationFate::Announced)?,
+        1 => append(input, NotificationFate::Late)?,
+        2 => append(input, NotificationFate::Lost)?,
+        3 => Op::AppendHere { stream: stream(input)? },
+        4 => Op::LateNotification,
         5 => {
             // Also of streams that have no events.
             let (stream, seqs) = (input.byte()? % 6, input.seqs()?);
             let (first, more) = (*seqs.start(), seqs.end() - seqs.start());
-            Step::Forged { stream, first, more }
+            Op::Forged { stream, first, more }
         }
-        6 => Step::Start,
+        6 => Op::Start,
         7 => {
             let size = input.byte()?;
-            Step::Read {
+            Op::Read {
                 streams: 1 + usize::from(size & 3),
                 limit: 1 + usize::from(size >> 2 & 7),
                 fails: size >> 5 == 7,
             }
         }
-        8 => Step::Sweep,
-        9 => Step::SubscribeOne {
+        8 => Op::Sweep,
+        9 => Op::SubscribeOne {
             stream: stream(input)?,
             on_slow: input.one_of(&[OnSlow::Replay, OnSlow::Report])?,
         },
-        10 => Step::SubscribeFrom {
+        10 => Op::SubscribeFrom {
             stream: stream(input)?,
             after: input.seq()? - 1,
         },
-        11 => Step::SubscribeAll,
+        11 => Op::SubscribeAll,
         12 => {
             let subscription = usize::from(input.byte()?);
             match input.byte()? {
-                0 => Step::Unsubscribe { subscription },
-                items => Step::Receive {
+                0 => Op::Unsubscribe { subscription },
+                items => Op::Receive {
                     subscription,
                     items: usize::from(items & 15),
                 },
             }
         }
-        13 => Step::Trim {
+        13 => Op::Trim {
             stream: stream(input)?,
             through: input.seq()?,
         },
-        _ => Step::Rewind {
+        _ => Op::Rewind {
             stream: stream(input)?,
             keep: input.seq()? - 1,
         },
     })
 }
 
-fn append(input: &mut Input<'_>, bell: Bell) -> Option<Step> {
+fn append(input: &mut Input<'_>, fate: NotificationFate) -> Option<Op> {
     let stream = stream(input)?;
-    Some(Step::Append { stream, bell })
+    Some(Op::Append { stream, fate })
 }
 
 /// One that has events.

@@ -1,6 +1,6 @@
 //! Events as JSON, which Postgres cannot store if there is a NUL in it.
 
-#[path = "../../src/store/postgres/nul.rs"]
+#[path = "../../src/store/postgres/jsonb_text.rs"]
 mod nul;
 
 use std::fmt;

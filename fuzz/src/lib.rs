@@ -6,7 +6,7 @@
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "the targets use a part")]
 mod bus;
 pub mod connection;
-pub mod hearing;
+pub mod notifications;
 mod input;
 pub mod json;
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "the targets use a part")]
@@ -18,8 +18,8 @@ mod planted;
 #[path = "../../src/ring/mod.rs"]
 mod ring;
 #[allow(dead_code, reason = "the targets use a part")]
-#[path = "../../src/ringer.rs"]
-mod ringer;
+#[path = "../../src/ring/wake_watchdog.rs"]
+mod notifier;
 pub mod ringing;
 mod spelling;
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "the targets use a part")]

@@ -1,6 +1,6 @@
 //! `doorbell::listen`, as far as text goes.
 
-#[path = "../../src/listen/channel.rs"]
+#[path = "../../src/listen/channel_name.rs"]
 mod channel;
 pub(crate) mod config;
 #[path = "../../src/listen/error.rs"]

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::bus::pointer::{MAX_PAYLOAD_BYTES, doorbell_payload, pack, parse};
+use crate::bus::payload::{MAX_PAYLOAD_BYTES, notification_payload, pack, parse};
 use crate::input::Input;
 use crate::planted::is_planted;
 use crate::store::{MAX_STREAM_KEY_BYTES, check_stream_key};
@@ -28,7 +28,7 @@ pub fn check(data: &[u8]) {
         assert!(two[0].len() + 1 + next.len() > MAX_PAYLOAD_BYTES);
     }
     for (key, seqs) in &pointers {
-        let one = doorbell_payload(key, *seqs.start());
+        let one = notification_payload(key, *seqs.start());
         assert_eq!(pack([(key.as_str(), *seqs.start()..=*seqs.start())]), [one]);
     }
 }

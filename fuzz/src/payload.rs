@@ -1,6 +1,6 @@
 //! Payloads of doorbells, which anybody who may connect can forge.
 
-use crate::bus::pointer::{Pointer, pack, parse};
+use crate::bus::payload::{StreamRange, pack, parse};
 use crate::planted::is_planted;
 use crate::spelling;
 use crate::store::check_stream_key;
@@ -31,7 +31,7 @@ pub fn check(data: &[u8]) {
     assert_eq!(again, pointers);
 }
 
-fn spelled<'a>(pointer: &Pointer<'a>) -> spelling::Spelled<'a> {
+fn spelled<'a>(pointer: &StreamRange<'a>) -> spelling::Spelled<'a> {
     (
         pointer.stream_key.as_bytes(),
         *pointer.seqs.start(),
@@ -39,7 +39,7 @@ fn spelled<'a>(pointer: &Pointer<'a>) -> spelling::Spelled<'a> {
     )
 }
 
-fn heard(payload: &str) -> (Vec<Pointer<'_>>, usize) {
+fn heard(payload: &str) -> (Vec<StreamRange<'_>>, usize) {
     let (mut pointers, bad) = parse(payload);
     if is_planted() {
         pointers.truncate(2);

@@ -1,15 +1,15 @@
 //! Doorbells on their way out: what waits is merged.
 
 #[allow(dead_code, reason = "the target sends nothing")]
-#[path = "../../src/bus/distributed/bells.rs"]
-mod bells;
+#[path = "../../src/bus/distributed/notify_queue.rs"]
+mod notify_queue;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use self::bells::{Batch, Bells};
-use crate::bus::pointer::{SWEEP, parse};
+use self::notify_queue::{Batch, NotifyQueue};
+use crate::bus::payload::{SWEEP_REQUEST, parse};
 use crate::bus::stats::Counters;
 use crate::input::Input;
 use crate::planted::is_planted;
@@ -24,7 +24,7 @@ const MOST: usize = 3;
 pub fn check(data: &[u8]) {
     let mut input = Input::new(data);
     let counters = Arc::new(Counters::default());
-    let bells = Bells::new(MOST, Arc::clone(&counters));
+    let bells = NotifyQueue::new(MOST, Arc::clone(&counters));
     let mut waiting = Waiting::default();
     let mut on_its_way: Option<(Batch, Waiting)> = None;
     let (mut announced, mut any_put_back) = (0, false);
@@ -56,8 +56,8 @@ pub fn check(data: &[u8]) {
     if !any_put_back {
         let counted = counters.read();
         assert_eq!(
-            counted.bells_rung,
-            announced + counted.bells_merged + counted.bells_dropped
+            counted.events_announced,
+            announced + counted.notifications_coalesced + counted.notifications_dropped
         );
     }
 }
@@ -96,7 +96,7 @@ impl Waiting {
         assert_eq!(batch.is_empty(), self.rung.is_empty() && !self.sweep);
         let payloads = batch.payloads();
         if self.sweep() {
-            assert_eq!(payloads, [SWEEP]);
+            assert_eq!(payloads, [SWEEP_REQUEST]);
             return 0;
         }
         let mut pointers = Vec::new();

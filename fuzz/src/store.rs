@@ -2,7 +2,7 @@
 
 #[path = "../../src/store/error.rs"]
 mod error;
-#[path = "../../src/store/key.rs"]
+#[path = "../../src/event/stream_key.rs"]
 mod key;
 #[path = "../../src/store/record.rs"]
 mod record;

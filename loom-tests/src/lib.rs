@@ -11,9 +11,10 @@ mod models;
 pub mod mutation;
 pub mod parallel;
 pub mod registry;
-mod ringer;
+
 pub mod self_check;
 pub mod sites;
+mod wake_watchdog;
 #[allow(
     dead_code,
     unused_imports,

@@ -6,10 +6,10 @@ mod bus_latency;
 mod bus_soak;
 mod files;
 mod latency;
-#[cfg(feature = "postgres")]
-mod place;
 mod plot;
-mod resident;
+mod rss;
+#[cfg(feature = "postgres")]
+mod server;
 mod soak;
 mod units;
 

@@ -5,18 +5,18 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-use crate::ring::{Presence, Ticket};
+use crate::ring::{AbsenceTicket, SubscriberCount};
 
 /// The future of [`Sender::closed`](super::Sender::closed). Dropping it leaves no waker behind.
 #[must_use = "futures do nothing unless polled"]
 pub struct Closed<'a> {
-    presence: &'a Presence,
-    ticket: Option<Ticket>,
+    counts: &'a SubscriberCount,
+    ticket: Option<AbsenceTicket>,
 }
 
 impl<'a> Closed<'a> {
-    pub(super) fn new(presence: &'a Presence) -> Self {
-        Self { presence, ticket: None }
+    pub(super) fn new(counts: &'a SubscriberCount) -> Self {
+        Self { counts, ticket: None }
     }
 }
 
@@ -24,15 +24,15 @@ impl Future for Closed<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let presence = self.presence;
-        presence.poll_absence(&mut self.ticket, cx)
+        let counts = self.counts;
+        counts.poll_absence(&mut self.ticket, cx)
     }
 }
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.presence.forget(ticket);
+            self.counts.forget(ticket);
         }
     }
 }

@@ -71,14 +71,14 @@ pub fn channel<T: Clone + Send + Sync>(capacity: usize) -> (Sender<T>, Receiver<
 
 /// As [`channel`], with a choice of who wakes waiting receivers.
 ///
-/// [`Wake::All`] is tokio's way: a send wakes every waiting receiver before it returns. With [`Wake::HandOn`] it wakes a few, and
+/// [`Wake::All`] is tokio's way: a send wakes every waiting receiver before it returns. With [`Wake::Cascade`] it wakes a few, and
 /// these wake the others as they run: a send costs the same, however many wait.
 ///
 /// ```
 /// use doorbell::broadcast;
 /// use doorbell::ring::Wake;
 ///
-/// let (tx, mut rx) = broadcast::channel_with(16, Wake::HandOn);
+/// let (tx, mut rx) = broadcast::channel_with(16, Wake::Cascade);
 /// tx.send("ding").unwrap();
 /// assert_eq!(rx.try_recv(), Ok("ding"));
 /// ```

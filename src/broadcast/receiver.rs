@@ -129,7 +129,7 @@ impl<T> Receiver<T> {
     /// # drop(weak);
     /// ```
     pub fn sender_weak_count(&self) -> usize {
-        self.subscriber.presence().weak_senders()
+        self.subscriber.counts().weak_senders()
     }
 
     pub(super) fn stop_waiting(&mut self) {

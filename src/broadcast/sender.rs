@@ -154,7 +154,7 @@ impl<T> Sender<T> {
     /// assert_eq!(tx.receiver_count(), 0);
     /// ```
     pub fn receiver_count(&self) -> usize {
-        self.publisher.presence().subscribers()
+        self.publisher.counts().subscribers()
     }
 
     /// Do both send to the same channel?
@@ -186,7 +186,7 @@ impl<T> Sender<T> {
     /// # });
     /// ```
     pub fn closed(&self) -> Closed<'_> {
-        Closed::new(self.publisher.presence())
+        Closed::new(self.publisher.counts())
     }
 
     /// How many senders there are.
@@ -214,7 +214,7 @@ impl<T> Sender<T> {
     /// # drop(weak);
     /// ```
     pub fn weak_count(&self) -> usize {
-        self.publisher.presence().weak_senders()
+        self.publisher.counts().weak_senders()
     }
 }
 

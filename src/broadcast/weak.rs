@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::sender::Sender;
-use crate::ring::{Presence, WeakPublisher};
+use crate::ring::{SubscriberCount, WeakPublisher};
 use crate::sync::Arc;
 
 /// A sender that does not keep the channel open; made by [`Sender::downgrade`].
@@ -18,16 +18,16 @@ use crate::sync::Arc;
 /// ```
 pub struct WeakSender<T> {
     publisher: WeakPublisher<T>,
-    presence: Arc<Presence>,
+    counts: Arc<SubscriberCount>,
 }
 
 impl<T> WeakSender<T> {
     pub(super) fn of(sender: &Sender<T>) -> Self {
-        let presence = sender.publisher.presence().clone();
-        presence.weak_sender_added();
+        let counts = sender.publisher.counts().clone();
+        counts.weak_sender_added();
         Self {
             publisher: sender.publisher.downgrade(),
-            presence,
+            counts,
         }
     }
 
@@ -73,23 +73,23 @@ impl<T> WeakSender<T> {
     /// assert_eq!(weak.weak_count(), 1);
     /// ```
     pub fn weak_count(&self) -> usize {
-        self.presence.weak_senders()
+        self.counts.weak_senders()
     }
 }
 
 impl<T> Clone for WeakSender<T> {
     fn clone(&self) -> Self {
-        self.presence.weak_sender_added();
+        self.counts.weak_sender_added();
         Self {
             publisher: self.publisher.clone(),
-            presence: self.presence.clone(),
+            counts: self.counts.clone(),
         }
     }
 }
 
 impl<T> Drop for WeakSender<T> {
     fn drop(&mut self) {
-        self.presence.weak_sender_gone();
+        self.counts.weak_sender_gone();
     }
 }
 

@@ -9,8 +9,8 @@ use futures_core::future::BoxFuture;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 
+use super::history_cache::{HistoryCache, HistorySource};
 use super::hub::{Attached, Hub, HubSettings};
-use super::pages::{Pages, Source};
 use super::{BusError, BusStats, BusSubscription, EventBus, FleetEvent, StreamEvent, SubscribeOptions};
 use crate::store::{MemoryStore, Page, Record, Store as _, check_stream_key};
 
@@ -46,7 +46,7 @@ pub struct LocalBus<E: StreamEvent = FleetEvent> {
 
 struct Bus<E: StreamEvent> {
     hub: Arc<Hub<E>>,
-    pages: Arc<Pages<E>>,
+    pages: Arc<HistoryCache<E>>,
     store: MemoryStore<E>,
     /// Held from an append to its delivery's queue, and while a subscription is given its start, so that neither comes between.
     order: Mutex<()>,
@@ -106,7 +106,7 @@ impl<E: StreamEvent> LocalBus<E> {
     pub fn over(store: MemoryStore<E>) -> Self {
         let bus = Arc::new(Bus {
             hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
-            pages: Pages::new(Arc::new(MemorySource(store.clone())), Duration::ZERO), // it is all in memory as it is
+            pages: HistoryCache::new(Arc::new(MemorySource(store.clone())), Duration::ZERO), // it is all in memory as it is
             store,
             order: Mutex::new(()),
         });
@@ -208,7 +208,7 @@ impl<E: StreamEvent> LocalBus<E> {
     fn catch_up(&self) {
         const LIMIT: usize = 256;
         loop {
-            let ranges = self.bus.hub.take_ranges(LIMIT);
+            let ranges = self.bus.hub.take_reads(LIMIT);
             if ranges.is_empty() {
                 return;
             }
@@ -328,16 +328,16 @@ impl<E: StreamEvent> LocalBus<E> {
 
 impl<E: StreamEvent> EventBus<E> for LocalBus<E> {
     /// An event that the store does not hold is appended, if it can be: it has no number, or is the next of its stream. Otherwise it
-    /// is dropped, and [counted](BusStats::not_in_store).
+    /// is dropped, and [counted](BusStats::unpersisted).
     fn publish(&self, event: E) {
         let (key, seq) = (event.stream_key(), event.seq());
         if seq > 0 && seq <= self.bus.store.high_water_now(key) {
-            self.bus.hub.hear(key, seq..=seq);
+            self.bus.hub.announced(key, seq..=seq);
             self.catch_up();
             return;
         }
         if self.append_now(event).is_err() {
-            self.bus.hub.counters.not_in_store.add(1);
+            self.bus.hub.counters.unpersisted.add(1);
         }
     }
 
@@ -361,7 +361,7 @@ impl<E: StreamEvent> fmt::Debug for LocalBus<E> {
 
 struct MemorySource<E: StreamEvent>(MemoryStore<E>);
 
-impl<E: StreamEvent> Source<E> for MemorySource<E> {
+impl<E: StreamEvent> HistorySource<E> for MemorySource<E> {
     fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<E>>> {
         let page = self.0.replay_now(&key, after, limit);
         Box::pin(std::future::ready(Some(page)))

@@ -51,8 +51,8 @@ mod bus_event;
 mod distributed;
 mod error;
 mod event_bus;
-mod fleet_event;
 mod gate;
+mod history_cache;
 #[cfg_attr(
     not(feature = "postgres"),
     allow(dead_code, reason = "the local bus needs less of it")
@@ -60,27 +60,22 @@ mod gate;
 mod hub;
 mod local;
 mod options;
-mod pages;
-#[cfg_attr(
-    not(feature = "postgres"),
-    allow(dead_code, reason = "only a clustered bus rings and hears")
-)]
-mod pointer;
+#[cfg(feature = "postgres")]
+mod payload;
 mod stats;
-mod stream_event;
 mod subscription;
 #[cfg(test)]
 mod tests;
 
+pub use crate::event::{FleetEvent, FleetEventKind, StreamEvent};
 pub use bus_event::{BusEvent, Gap, Rewound};
 #[cfg(feature = "postgres")]
 pub use distributed::{BusHealth, BusState, DEFAULT_CHANNEL, DistributedBus, DistributedBusBuilder};
 pub use error::BusError;
 pub use event_bus::EventBus;
-pub use fleet_event::{FleetEvent, FleetEventKind};
 pub use local::LocalBus;
 pub use options::SubscribeOptions;
-pub use pointer::doorbell_payload;
+#[cfg(feature = "postgres")]
+pub use payload::notification_payload;
 pub use stats::BusStats;
-pub use stream_event::StreamEvent;
 pub use subscription::{BusSubscription, OnSlow, Ready};

@@ -83,27 +83,27 @@ counters! {
     /// Reads of the store that failed and were tried again.
     failed_reads "doorbell_bus_failed_reads_total",
     /// Notifications sent.
-    bells_sent "doorbell_bus_bells_sent_total",
+    notifications_sent "doorbell_bus_notifications_sent_total",
     /// Events that were announced by them.
-    bells_rung "doorbell_bus_bells_rung_total",
+    events_announced "doorbell_bus_events_announced_total",
     /// Events that were announced by another event's pointer, since both were waiting.
-    bells_merged "doorbell_bus_bells_merged_total",
+    notifications_coalesced "doorbell_bus_notifications_coalesced_total",
     /// Announcements that were given up, since the server could not be reached in time or too many were waiting. A sweep finds their events.
-    bells_dropped "doorbell_bus_bells_dropped_total",
+    notifications_dropped "doorbell_bus_notifications_dropped_total",
     /// Notifications heard.
-    bells_heard "doorbell_bus_bells_heard_total",
+    notifications_received "doorbell_bus_notifications_received_total",
     /// Pointers heard that nobody here is interested in.
-    bells_ignored "doorbell_bus_bells_ignored_total",
+    notifications_ignored "doorbell_bus_notifications_ignored_total",
     /// Pointers that could not be read, or announced what the store does not have.
-    bells_forged "doorbell_bus_bells_forged_total",
+    notifications_invalid "doorbell_bus_notifications_invalid_total",
     /// Sweeps: searches for events whose doorbell was not heard.
     sweeps "doorbell_bus_sweeps_total",
     /// Streams that a sweep found to be further than the doorbells said.
-    repairs "doorbell_bus_repairs_total",
+    missed_recovered "doorbell_bus_missed_recovered_total",
     /// Streams whose history was found to be another one.
     rewinds "doorbell_bus_rewinds_total",
     /// Events that were published without being in the store: without a number, or with one that the stream has not reached.
-    not_in_store "doorbell_bus_not_in_store_total",
+    unpersisted "doorbell_bus_unpersisted_total",
     /// Times that a subscription fell behind what is kept in memory.
     lags "doorbell_bus_lags_total",
 }

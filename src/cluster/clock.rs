@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::ticks;
+use super::tsc_clock;
 
 /// The system's clock, or one that was given to the builder.
 #[derive(Clone, Default)]
@@ -18,7 +18,7 @@ impl Clock {
     #[inline]
     pub(super) fn now(&self) -> SystemTime {
         match self {
-            Self::System => ticks::now(),
+            Self::System => tsc_clock::now(),
             Self::Given(clock) => clock(),
         }
     }

@@ -55,19 +55,19 @@
 
 mod builder;
 mod clock;
-mod deltas;
 mod event;
 mod publisher;
 mod resync;
 mod rfc3339;
 mod seam;
+mod stream;
 mod text;
-mod ticks;
+mod tsc_clock;
 
 pub use builder::ClusterEventPublisherBuilder;
-pub use deltas::ClusterStreamLagged;
 pub use event::{ClusterEvent, ClusterEventMeta};
 pub use publisher::ClusterEventPublisher;
 pub use resync::Resync;
 pub use seam::{Seam, Spliced};
+pub use stream::ClusterStreamLagged;
 pub use text::Text;

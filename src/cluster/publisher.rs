@@ -7,9 +7,9 @@ use futures_core::stream::BoxStream;
 
 use super::builder::ClusterEventPublisherBuilder;
 use super::clock::Clock;
-use super::deltas::{ClusterStreamLagged, Deltas};
 use super::event::{ClusterEvent, ClusterEventMeta};
 use super::seam::{self, Seam, Spliced};
+use super::stream::{ClusterStreamLagged, Deltas};
 use crate::ring::{Publisher, Start, Subscriber};
 
 /// Broadcasts the events of a cluster, numbered from 1 in the order in which everybody sees them.
@@ -66,12 +66,12 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     /// use std::num::NonZeroUsize;
     ///
     /// #[derive(Clone)]
-    /// enum Door {
+    /// enum CountLock {
     ///     Opened { meta: ClusterEventMeta, number: u32 },
     /// }
     ///
     /// let publisher = ClusterEventPublisher::with_capacity(NonZeroUsize::new(64).unwrap());
-    /// let Door::Opened { meta, number } = publisher.emit(|meta| Door::Opened { meta, number: 3 });
+    /// let CountLock::Opened { meta, number } = publisher.emit(|meta| CountLock::Opened { meta, number: 3 });
     /// assert_eq!((meta.cluster_seq, number), (1, 3));
     /// ```
     ///

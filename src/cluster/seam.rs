@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_core::stream::BoxStream;
 
-use super::deltas::{ClusterStreamLagged, Deltas};
+use super::stream::{ClusterStreamLagged, Deltas};
 use crate::ring::{Start, Subscriber};
 use crate::sync::Mutex;
 

@@ -5,16 +5,16 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::backoff::Backoff;
-use super::config::ListenConfig;
 use super::error::ListenError;
 use super::mux::ListenMultiplexer;
+use crate::pg::backoff::Backoff;
+use crate::pg::config::{ConfigError, ListenConfig};
 
 /// The most that [`ListenBuilder::channel_capacity`] takes.
 pub(super) const MAX_CHANNEL_CAPACITY: usize = 1 << 20;
 
 /// Where the settings for each attempt to connect come from.
-pub(super) type ConfigSource = Arc<dyn Fn() -> Result<ListenConfig, ListenError> + Send + Sync>;
+pub(super) type ConfigSource = Arc<dyn Fn() -> Result<ListenConfig, ConfigError> + Send + Sync>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
@@ -24,7 +24,7 @@ pub(super) struct Settings {
     pub(super) connect_timeout: Duration,
     pub(super) subscribe_timeout: Duration,
     pub(super) notify_timeout: Duration,
-    pub(super) linger: Duration,
+    pub(super) unlisten_delay: Duration,
     pub(super) backoff: Backoff,
     pub(super) self_probe: bool,
     pub(super) application_name: Option<String>,
@@ -39,7 +39,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(5),
             subscribe_timeout: Duration::from_secs(10),
             notify_timeout: Duration::from_secs(5),
-            linger: Duration::from_secs(5),
+            unlisten_delay: Duration::from_secs(5),
             backoff: Backoff::default(),
             self_probe: true,
             application_name: None,
@@ -80,7 +80,7 @@ impl ListenBuilder {
         match url.parse::<ListenConfig>() {
             Ok(config) => self.config(config),
             Err(error) => Self {
-                error: Some(error),
+                error: Some(error.into()),
                 ..self
             },
         }
@@ -113,7 +113,7 @@ impl ListenBuilder {
     ///     .start()?;
     /// # Ok(()) }
     /// ```
-    pub fn config_source(self, source: impl Fn() -> Result<ListenConfig, ListenError> + Send + Sync + 'static) -> Self {
+    pub fn config_source(self, source: impl Fn() -> Result<ListenConfig, ConfigError> + Send + Sync + 'static) -> Self {
         Self {
             source: Some(Arc::new(source)),
             error: None,
@@ -158,8 +158,8 @@ impl ListenBuilder {
 
     /// How long the server goes on listening on a channel after its last subscription has gone, so that coming and going costs
     /// it nothing; 5 s unless set. (Beyond 1024 such channels, the further ones are given up at once.)
-    pub fn linger(mut self, linger: Duration) -> Self {
-        self.settings.linger = linger;
+    pub fn unlisten_delay(mut self, unlisten_delay: Duration) -> Self {
+        self.settings.unlisten_delay = unlisten_delay;
         self
     }
 
@@ -240,12 +240,12 @@ impl ListenBuilder {
         }
         let capacity = self.settings.channel_capacity.get();
         if capacity > MAX_CHANNEL_CAPACITY {
-            return Err(ListenError::Config(format!(
+            return Err(ConfigError::new(format!(
                 "a channel capacity of {capacity} is above {MAX_CHANNEL_CAPACITY}"
-            )));
+            ))
+            .into());
         }
-        let missing =
-            || ListenError::Config("it is not said where to connect to: set url, config or config_source".into());
+        let missing = || ConfigError::new("there is nothing to connect to: set `url`, `config` or `config_source`");
         Ok((self.settings, self.source.ok_or_else(missing)?))
     }
 }

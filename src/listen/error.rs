@@ -1,14 +1,12 @@
 //! Why the listener, or one call of it, failed.
 
-use core::error::Error as _;
-use core::fmt::Write as _;
 use core::time::Duration;
-use std::sync::Arc;
 
 use thiserror::Error;
-use tokio_postgres::error::SqlState;
 
-use super::channel::{InvalidChannel, InvalidPayload};
+use super::channel_name::{InvalidChannel, InvalidPayload};
+use crate::pg::config::ConfigError;
+pub use crate::pg::server_error::ServerError;
 
 /// Why the listener, or one call of it, failed. Cloned freely: everybody who waited for the same thing gets the same error.
 ///
@@ -33,8 +31,8 @@ pub enum ListenError {
     #[error(transparent)]
     InvalidPayload(#[from] InvalidPayload),
     /// The connection settings cannot be used as they are. Nothing was tried.
-    #[error("the connection settings cannot be used: {0}")]
-    Config(String),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// There is no tokio runtime to run on. Call from within one.
     #[error("the listener runs on a tokio runtime, and there is none here; call from a task, or inside Runtime::enter")]
     NoRuntime,
@@ -112,76 +110,6 @@ impl ListenError {
                 ["28", "3D", "42", "0A"].iter().any(|class| code.starts_with(class))
             }),
             _ => false,
-        }
-    }
-}
-
-/// What tokio-postgres said, with everything below it in the text.
-///
-/// ```
-/// use doorbell::listen::{ListenError, ListenMultiplexer};
-///
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// match ListenMultiplexer::connect("postgres://localhost:1/app?connect_timeout=2").await {
-///     Err(ListenError::Connect(error)) => {
-///         assert_eq!(error.sqlstate(), None); // it never came to talking with the server
-///         assert!(error.to_string().starts_with("error connecting to server: "));
-///     }
-///     _ => unreachable!(),
-/// }
-/// # });
-/// ```
-#[derive(Clone, Debug, Error)]
-#[error("{text}")]
-pub struct ServerError {
-    text: String,
-    sqlstate: Option<SqlState>,
-    #[source]
-    source: Option<Arc<tokio_postgres::Error>>,
-}
-
-impl ServerError {
-    /// The SQLSTATE, if the server itself said no.
-    pub fn sqlstate(&self) -> Option<&str> {
-        self.sqlstate.as_ref().map(SqlState::code)
-    }
-
-    pub(super) fn is(&self, code: &SqlState) -> bool {
-        self.sqlstate.as_ref() == Some(code)
-    }
-
-    /// An end without an error: the server closed the connection.
-    pub(super) fn closed() -> Self {
-        Self {
-            text: "the server closed the connection".to_owned(),
-            sqlstate: None,
-            source: None,
-        }
-    }
-
-    /// A warning of the server that is an error to us.
-    pub(super) fn notice(notice: &tokio_postgres::error::DbError) -> Self {
-        Self {
-            text: notice.message().to_owned(),
-            sqlstate: Some(notice.code().clone()),
-            source: None,
-        }
-    }
-}
-
-impl From<tokio_postgres::Error> for ServerError {
-    fn from(error: tokio_postgres::Error) -> Self {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            // Writing to a string cannot fail.
-            let _ = write!(text, ": {error}");
-            cause = error.source();
-        }
-        Self {
-            text,
-            sqlstate: error.code().cloned(),
-            source: Some(Arc::new(error)),
         }
     }
 }

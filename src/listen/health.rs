@@ -73,7 +73,7 @@ pub struct ListenHealth {
     /// Why it is not healthy; what the last attempt ran into.
     pub reason: Option<ListenError>,
     /// When the server was last heard. While idle it is heard once in a heartbeat interval.
-    pub last_heard: Option<SystemTime>,
+    pub last_received: Option<SystemTime>,
     /// The server process, while connected.
     pub server: Option<ServerInfo>,
     /// Whether the server is a standby; `None` until one has said.
@@ -88,7 +88,7 @@ impl ListenHealth {
             state: ListenState::Connecting,
             since: SystemTime::now(),
             reason: None,
-            last_heard: None,
+            last_received: None,
             server: None,
             standby: None,
             delivery: Delivery::Unproven,
@@ -118,7 +118,7 @@ pub struct HealthChanges {
 }
 
 impl HealthChanges {
-    /// The health as it is. `last_heard` is that of the latest change;
+    /// The health as it is. `last_received` is that of the latest change;
     /// [`ListenMultiplexer::health`](super::ListenMultiplexer::health) has the current one.
     ///
     /// ```

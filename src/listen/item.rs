@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::channel::ChannelName;
+use super::channel_name::ChannelName;
 use crate::ring::Lagged;
 
 /// What a [`ListenSubscription`](super::ListenSubscription) yields, in the order in which the listener learned of it.

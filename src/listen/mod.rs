@@ -50,34 +50,30 @@
 //! give the listener a connection string of its own that leads to the server directly.
 
 mod backend_key;
-mod backoff;
 mod builder;
-mod channel;
-mod config;
-mod diff;
+mod channel_diff;
+mod channel_name;
+mod channels;
+mod connection;
+mod dispatch;
 mod error;
 mod health;
-mod inbox;
 mod item;
-mod link;
+mod listen_statements;
 mod mux;
-mod owner;
 mod probe;
-mod registrations;
-mod registry;
+mod reconcile;
 mod report;
 mod session;
 mod shared;
 mod stats;
 mod subscription;
-mod upkeep;
+mod worker;
 
-pub use backoff::Backoff;
-pub(crate) use backoff::random;
+pub use crate::pg::backoff::Backoff;
+pub use crate::pg::config::{ConfigError, ListenConfig, Tls};
 pub use builder::ListenBuilder;
-pub(crate) use channel::push_literal;
-pub use channel::{InvalidChannel, InvalidPayload, MAX_CHANNEL_BYTES, MAX_PAYLOAD_BYTES};
-pub use config::{ListenConfig, Tls};
+pub use channel_name::{InvalidChannel, InvalidPayload, MAX_CHANNEL_BYTES, MAX_PAYLOAD_BYTES};
 pub use error::{ListenError, ServerError};
 pub use health::{Delivery, HealthChanges, ListenHealth, ListenState, ServerInfo};
 pub use item::{ListenItem, Notification, Reconnected};

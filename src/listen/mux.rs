@@ -8,14 +8,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::builder::{ConfigSource, ListenBuilder, Settings};
-use super::channel::{ChannelName, InvalidChannel, check_payload};
+use super::channel_name::{ChannelName, InvalidChannel, check_payload};
+use super::channels::Channels;
 use super::error::ListenError;
 use super::health::{HealthChanges, ListenHealth};
-use super::owner::{NotifyRequest, Owner};
-use super::registry::Registry;
-use super::shared::Shared;
+use super::shared::SharedListener;
 use super::stats::ListenStats;
 use super::subscription::ListenSubscription;
+use super::worker::{NotifyRequest, Worker};
 
 /// How many notifications may wait for the connection; further callers wait for room, within their time limit.
 const WAITING_NOTIFICATIONS: usize = 64;
@@ -31,7 +31,7 @@ pub struct ListenMultiplexer {
 
 /// Dropping it tells the owner to stop, since the sender of `stop` goes with it.
 struct Running {
-    shared: Arc<Shared>,
+    shared: Arc<SharedListener>,
     settings: Settings,
     requests: mpsc::Sender<NotifyRequest>,
     health: watch::Receiver<ListenHealth>,
@@ -72,13 +72,13 @@ impl ListenMultiplexer {
         first: Option<oneshot::Sender<Result<(), ListenError>>>,
     ) -> Result<Self, ListenError> {
         let runtime = Handle::try_current().map_err(|_| ListenError::NoRuntime)?;
-        let registry = Registry::new(settings.channel_capacity, settings.linger);
-        let shared = Arc::new(Shared::new(registry));
+        let channels = Channels::new(settings.channel_capacity, settings.unlisten_delay);
+        let shared = Arc::new(SharedListener::new(channels));
         let (requests, waiting) = mpsc::channel(WAITING_NOTIFICATIONS);
         let (stop, stopped) = watch::channel(false);
         let (health_sender, health) = watch::channel(ListenHealth::new());
-        let owner = Owner::new(settings.clone(), source, shared.clone(), waiting, health_sender, first);
-        runtime.spawn(owner.run(stopped));
+        let worker = Worker::new(settings.clone(), source, shared.clone(), waiting, health_sender, first);
+        runtime.spawn(worker.run(stopped));
         Ok(Self {
             handle: Arc::new(Running {
                 shared,
@@ -196,7 +196,7 @@ impl ListenMultiplexer {
     /// How the listener is doing. Outdated as soon as it is known; [`health_changes`](Self::health_changes) follows it.
     pub fn health(&self) -> ListenHealth {
         let mut health = self.handle.health.borrow().clone();
-        health.last_heard = self.handle.shared.last_heard();
+        health.last_received = self.handle.shared.last_received();
         health
     }
 

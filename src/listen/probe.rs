@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::backoff::random;
 use super::builder::Settings;
-use super::channel::{push_identifier, push_literal};
-use super::config::ListenConfig;
+use super::connection::{AskError, ListenConnection, connect};
+use super::dispatch::Dispatcher;
 use super::error::ListenError;
-use super::inbox::Inbox;
-use super::link::{AskError, Link};
 use super::session::to_lost;
+use crate::pg::config::ListenConfig;
+use crate::pg::quote::{push_identifier, push_literal};
 
 /// How long the notification may take once it has been sent.
 const ARRIVAL: Duration = Duration::from_secs(2);
@@ -60,7 +59,7 @@ impl Probe {
             patience: settings.connect_timeout,
             pooled,
             failed: false,
-            channel: format!("doorbell_probe_{:016x}", random()),
+            channel: format!("doorbell_probe_{:016x}", fastrand::u64(..)),
             nonce: String::new(),
             state: if settings.self_probe {
                 State::DueAt(Instant::now())
@@ -87,18 +86,22 @@ impl Probe {
     }
 
     /// Does what is due.
-    pub(super) async fn advance(&mut self, link: &mut Link, inbox: &mut Inbox) -> Result<Option<Outcome>, ListenError> {
-        let arrived = inbox.probe_arrived();
+    pub(super) async fn advance(
+        &mut self,
+        connection: &mut ListenConnection,
+        dispatcher: &mut Dispatcher,
+    ) -> Result<Option<Outcome>, ListenError> {
+        let arrived = dispatcher.probe_arrived();
         match self.state {
-            State::DueAt(due) if due <= Instant::now() => self.send(link, inbox).await,
+            State::DueAt(due) if due <= Instant::now() => self.send(connection, dispatcher).await,
             State::Expected(_) | State::Sending(_) if arrived => {
-                self.put_away(link, inbox).await?;
+                self.put_away(connection, dispatcher).await?;
                 self.state = State::Resting;
                 let after_failure = std::mem::take(&mut self.failed);
                 Ok(Some(Outcome::Arrived { after_failure }))
             }
             State::Expected(due) if due <= Instant::now() => {
-                self.put_away(link, inbox).await?;
+                self.put_away(connection, dispatcher).await?;
                 self.state = State::DueAt(Instant::now() + AGAIN);
                 self.failed = true;
                 Ok(Some(Outcome::NotArrived))
@@ -107,12 +110,16 @@ impl Probe {
         }
     }
 
-    async fn send(&mut self, link: &mut Link, inbox: &mut Inbox) -> Result<Option<Outcome>, ListenError> {
+    async fn send(
+        &mut self,
+        connection: &mut ListenConnection,
+        dispatcher: &mut Dispatcher,
+    ) -> Result<Option<Outcome>, ListenError> {
         let mut sql = "LISTEN ".to_owned();
         push_identifier(&mut sql, &self.channel);
-        self.nonce = format!("{:016x}", random());
-        inbox.expect(&self.channel, &self.nonce);
-        match link.ask(inbox, "the probe's LISTEN", &sql).await {
+        self.nonce = format!("{:016x}", fastrand::u64(..));
+        dispatcher.expect(&self.channel, &self.nonce);
+        match connection.ask(dispatcher, "the probe's LISTEN", &sql).await {
             Ok(_) => {}
             Err(AskError::Refused(error)) => return Ok(Some(self.not_sent(ListenError::Notify(error)))),
             Err(AskError::Lost(error)) => return Err(error),
@@ -122,11 +129,11 @@ impl Probe {
             self.state = State::Sending(Box::pin(send_elsewhere(self.config.clone(), notify, self.patience)));
             return Ok(None);
         }
-        match link.ask(inbox, "the probe's NOTIFY", &notify).await {
+        match connection.ask(dispatcher, "the probe's NOTIFY", &notify).await {
             Ok(_) => {
                 self.state = State::Expected(Instant::now() + ARRIVAL);
                 // It usually comes before the answer.
-                Box::pin(self.advance(link, inbox)).await
+                Box::pin(self.advance(connection, dispatcher)).await
             }
             Err(AskError::Refused(error)) => Ok(Some(self.not_sent(ListenError::Notify(error)))),
             Err(AskError::Lost(error)) => Err(error),
@@ -142,11 +149,18 @@ impl Probe {
         sql
     }
 
-    async fn put_away(&mut self, link: &mut Link, inbox: &mut Inbox) -> Result<(), ListenError> {
+    async fn put_away(
+        &mut self,
+        connection: &mut ListenConnection,
+        dispatcher: &mut Dispatcher,
+    ) -> Result<(), ListenError> {
         let mut sql = "UNLISTEN ".to_owned();
         push_identifier(&mut sql, &self.channel);
-        inbox.forget_probe();
-        link.ask(inbox, "the probe's UNLISTEN", &sql).await.map_err(to_lost)?;
+        dispatcher.forget_probe();
+        connection
+            .ask(dispatcher, "the probe's UNLISTEN", &sql)
+            .await
+            .map_err(to_lost)?;
         Ok(())
     }
 
@@ -178,7 +192,7 @@ impl Probe {
 /// Sends it from another session.
 async fn send_elsewhere(config: ListenConfig, sql: String, patience: Duration) -> Result<(), ListenError> {
     let sending = async {
-        let (client, wire) = config.connect().await?;
+        let (client, wire) = connect(&config).await?;
         let mut wire = core::pin::pin!(wire);
         let sent = tokio::select! {
             sent = client.simple_query(&sql) => sent.map(drop),

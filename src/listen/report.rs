@@ -7,18 +7,18 @@ use tokio::sync::{oneshot, watch};
 
 use super::error::ListenError;
 use super::health::{Delivery, ListenHealth, ListenState};
-use super::shared::Shared;
+use super::shared::SharedListener;
 
 /// Owned by the owner's task. Dropping it, which happens however that task ends, ends every subscription and says so.
 pub(super) struct Report {
-    shared: Arc<Shared>,
+    shared: Arc<SharedListener>,
     health: watch::Sender<ListenHealth>,
     first: Option<oneshot::Sender<Result<(), ListenError>>>,
 }
 
 impl Report {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SharedListener>,
         health: watch::Sender<ListenHealth>,
         first: Option<oneshot::Sender<Result<(), ListenError>>>,
     ) -> Self {
@@ -30,7 +30,7 @@ impl Report {
         let before = self.health.borrow().state;
         self.health.send_modify(|health| {
             change(health);
-            health.last_heard = self.shared.last_heard();
+            health.last_received = self.shared.last_received();
             if health.state != before {
                 health.since = SystemTime::now();
             }
@@ -67,7 +67,7 @@ fn log(health: &ListenHealth) {
 
 impl Drop for Report {
     fn drop(&mut self) {
-        self.shared.registry.close();
+        self.shared.channels.close();
         self.update(|health| {
             health.state = ListenState::Closed;
             health.server = None;

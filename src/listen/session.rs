@@ -9,16 +9,16 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::backend_key::announced_pid;
 use super::builder::{ConfigSource, Settings};
-use super::channel::push_literal;
-use super::config::ListenConfig;
+use super::connection::{AskError, ListenConnection, connect};
+use super::dispatch::Dispatcher;
 use super::error::ListenError;
 use super::health::{Delivery, ListenState, ServerInfo};
-use super::inbox::Inbox;
-use super::link::{AskError, Link};
-use super::owner::{NotifyRequest, Owner};
 use super::probe::{Outcome, Probe};
-use super::shared::Shared;
-use super::upkeep::Upkeep;
+use super::reconcile::Reconciler;
+use super::shared::SharedListener;
+use super::worker::{NotifyRequest, Worker};
+use crate::pg::config::{ConfigError, ListenConfig};
+use crate::pg::quote::push_literal;
 
 /// How many messages are taken before anything else gets its turn.
 const BURST: usize = 64;
@@ -26,11 +26,11 @@ const BURST: usize = 64;
 const FAREWELL: Duration = Duration::from_millis(500);
 
 pub(super) struct Session {
-    pub(super) link: Link,
-    pub(super) inbox: Inbox,
+    pub(super) connection: ListenConnection,
+    pub(super) dispatcher: Dispatcher,
     probe: Probe,
     server: ServerInfo,
-    pub(super) upkeep: Upkeep,
+    pub(super) reconciler: Reconciler,
     next_heartbeat: Instant,
     stood_since: Option<Instant>,
     /// Behind a pooler, until the probe has arrived: a LISTEN might stay with a backend that is somebody else's in a moment, who
@@ -43,9 +43,9 @@ impl Session {
     pub(super) async fn connect(
         settings: &Settings,
         source: &ConfigSource,
-        shared: Arc<Shared>,
+        shared: Arc<SharedListener>,
     ) -> Result<Self, ListenError> {
-        let config = source()?.with_defaults(settings);
+        let config = source()?.with_defaults(settings.application_name.as_deref());
         let connecting = Self::introduce(settings, config, shared);
         let after = settings.connect_timeout;
         let timed_out = |_| ListenError::Timeout {
@@ -55,14 +55,18 @@ impl Session {
         timeout(after, connecting).await.map_err(timed_out)?
     }
 
-    async fn introduce(settings: &Settings, config: ListenConfig, shared: Arc<Shared>) -> Result<Self, ListenError> {
-        let (client, wire) = config.connect().await?;
-        let mut link = Link::new(client, wire, settings.heartbeat_deadline);
-        let mut inbox = Inbox::new(shared);
+    async fn introduce(
+        settings: &Settings,
+        config: ListenConfig,
+        shared: Arc<SharedListener>,
+    ) -> Result<Self, ListenError> {
+        let (client, wire) = connect(&config).await?;
+        let mut connection = ListenConnection::new(client, wire, settings.heartbeat_deadline);
+        let mut dispatcher = Dispatcher::new(shared);
         let sql = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), \
                    pg_catalog.current_setting('server_version')";
-        let answer = link
-            .ask(&mut inbox, "the first question", sql)
+        let answer = connection
+            .ask(&mut dispatcher, "the first question", sql)
             .await
             .map_err(to_connect)?;
         let who = answer.iter().find_map(|message| match message {
@@ -70,24 +74,26 @@ impl Session {
             _ => None,
         });
         let Some((pid, in_recovery, version)) = who else {
-            return Err(ListenError::Config("what answers is not a Postgres server".to_owned()));
+            return Err(ConfigError::new("the peer is not a Postgres server").into());
         };
         if in_recovery == "t" {
-            link.close(FAREWELL).await;
+            connection.close(FAREWELL).await;
             return Err(ListenError::Standby);
         }
         let backend_pid: i32 = pid.parse().unwrap_or(0);
         let server = ServerInfo {
             backend_pid,
             version: version.to_owned(),
-            pooled: announced_pid(link.client()).await.is_some_and(|pid| pid != backend_pid),
+            pooled: announced_pid(connection.client())
+                .await
+                .is_some_and(|pid| pid != backend_pid),
         };
         let mut session = Self {
-            link,
-            inbox,
+            connection,
+            dispatcher,
             probe: Probe::new(settings, config, server.pooled),
             server,
-            upkeep: Upkeep::default(),
+            reconciler: Reconciler::default(),
             next_heartbeat: Instant::now() + settings.heartbeat_interval,
             stood_since: None,
             deaf: false,
@@ -109,7 +115,10 @@ impl Session {
              FROM pg_catalog.pg_settings WHERE name IN ('statement_timeout', 'idle_session_timeout', \
              'idle_in_transaction_session_timeout', 'transaction_timeout')"
         );
-        let claimed = self.link.ask(&mut self.inbox, "the session's settings", &sql).await;
+        let claimed = self
+            .connection
+            .ask(&mut self.dispatcher, "the session's settings", &sql)
+            .await;
         claimed.map(drop).map_err(to_connect)
     }
 
@@ -119,51 +128,51 @@ impl Session {
     }
 
     /// Listens for as long as the connection lasts; returns why it does not.
-    pub(super) async fn serve(&mut self, owner: &mut Owner) -> ListenError {
-        match self.serving(owner).await {
+    pub(super) async fn serve(&mut self, worker: &mut Worker) -> ListenError {
+        match self.serving(worker).await {
             Err(error) => error,
             Ok(never) => match never {},
         }
     }
 
-    async fn serving(&mut self, owner: &mut Owner) -> Result<core::convert::Infallible, ListenError> {
-        owner.shared.registry.start_over();
+    async fn serving(&mut self, worker: &mut Worker) -> Result<core::convert::Infallible, ListenError> {
+        worker.shared.channels.start_over();
         if !self.deaf {
-            self.stand(owner).await?;
-            self.tell(owner, Delivery::Unproven);
+            self.stand(worker).await?;
+            self.tell(worker, Delivery::Unproven);
         }
         if !self.probe.is_enabled() {
-            owner.report.first(Ok(()));
+            worker.report.first(Ok(()));
         }
         loop {
-            if let Some(outcome) = self.probe.advance(&mut self.link, &mut self.inbox).await? {
-                self.conclude(owner, outcome).await?;
+            if let Some(outcome) = self.probe.advance(&mut self.connection, &mut self.dispatcher).await? {
+                self.conclude(worker, outcome).await?;
             }
             if self.next_heartbeat <= Instant::now() {
-                self.heartbeat(owner).await?;
+                self.heartbeat(worker).await?;
             }
             if self
-                .upkeep
+                .reconciler
                 .next_due()
                 .is_some_and(|due| due <= std::time::Instant::now())
             {
-                self.keep_up(owner).await?;
+                self.keep_up(worker).await?;
             }
             // What came with the last answer is not left lying while the session idles; it may make something else due.
-            if self.inbox.take_held() {
+            if self.dispatcher.take_held() {
                 continue;
             }
             let due = self.next_due();
             tokio::select! {
-                message = self.link.next() => {
-                    self.inbox.take(message?);
+                message = self.connection.next() => {
+                    self.dispatcher.take(message?);
                     self.take_what_is_there().await?;
                 }
-                () = owner.shared.registry.changed.notified() => self.keep_up(owner).await?,
-                Some(request) = owner.requests.recv() => self.notify(owner, request).await?,
+                () = worker.shared.channels.changed.notified() => self.keep_up(worker).await?,
+                Some(request) = worker.requests.recv() => self.notify(worker, request).await?,
                 sent = self.probe.sent() => {
                     if let Some(outcome) = self.probe.was_sent(sent) {
-                        self.conclude(owner, outcome).await?;
+                        self.conclude(worker, outcome).await?;
                     }
                 }
                 () = sleep_until(due) => {}
@@ -172,20 +181,20 @@ impl Session {
     }
 
     /// Listens to every channel that is wanted.
-    async fn stand(&mut self, owner: &mut Owner) -> Result<(), ListenError> {
-        self.listen_to_all(owner).await?;
+    async fn stand(&mut self, worker: &mut Worker) -> Result<(), ListenError> {
+        self.listen_to_all(worker).await?;
         self.stood_since = Some(Instant::now());
-        owner.shared.count(|stats| stats.connects += 1);
+        worker.shared.count(|stats| stats.connects += 1);
         Ok(())
     }
 
     /// Brings the server up to what is wanted now; or says that it would be in vain.
-    async fn keep_up(&mut self, owner: &mut Owner) -> Result<(), ListenError> {
+    async fn keep_up(&mut self, worker: &mut Worker) -> Result<(), ListenError> {
         if !self.deaf {
-            return self.follow(owner).await;
+            return self.follow(worker).await;
         }
         if self.probe.has_failed() {
-            owner.shared.registry.refuse_all(&ListenError::NotDelivered);
+            worker.shared.channels.refuse_all(&ListenError::NotDelivered);
         }
         Ok(()) // else they wait for the probe
     }
@@ -193,8 +202,8 @@ impl Session {
     /// Notifications come in bursts; the rest of the work is not looked at between any two.
     async fn take_what_is_there(&mut self) -> Result<(), ListenError> {
         for _ in 1..BURST {
-            match self.link.try_next().await {
-                Some(message) => self.inbox.take(message?),
+            match self.connection.try_next().await {
+                Some(message) => self.dispatcher.take(message?),
                 None => break,
             }
         }
@@ -202,21 +211,21 @@ impl Session {
     }
 
     fn next_due(&self) -> Instant {
-        let later = self.upkeep.next_due().map(Instant::from_std);
+        let later = self.reconciler.next_due().map(Instant::from_std);
         let due = [Some(self.next_heartbeat), later, self.probe.due()];
         due.into_iter().flatten().min().unwrap_or(self.next_heartbeat)
     }
 
     /// Notices a dead peer, and registrations that got lost.
-    async fn heartbeat(&mut self, owner: &Owner) -> Result<(), ListenError> {
+    async fn heartbeat(&mut self, worker: &Worker) -> Result<(), ListenError> {
         let sql = "SELECT pg_catalog.pg_listening_channels()";
         let answer = self
-            .link
-            .ask(&mut self.inbox, "a heartbeat", sql)
+            .connection
+            .ask(&mut self.dispatcher, "a heartbeat", sql)
             .await
             .map_err(to_lost)?;
-        owner.shared.count(|stats| stats.heartbeats += 1);
-        self.next_heartbeat = Instant::now() + owner.settings.heartbeat_interval;
+        worker.shared.count(|stats| stats.heartbeats += 1);
+        self.next_heartbeat = Instant::now() + worker.settings.heartbeat_interval;
         // Where nothing arrives, what this backend listens on is no news.
         if self.probe.has_failed() {
             return Ok(());
@@ -229,7 +238,7 @@ impl Session {
             })
             .collect();
         let missing = self
-            .upkeep
+            .reconciler
             .listening()
             .iter()
             .filter(|name| !there.contains(name.as_str()))
@@ -240,13 +249,13 @@ impl Session {
         Ok(())
     }
 
-    async fn notify(&mut self, owner: &Owner, request: NotifyRequest) -> Result<(), ListenError> {
+    async fn notify(&mut self, worker: &Worker, request: NotifyRequest) -> Result<(), ListenError> {
         if request.reply.is_closed() {
             return Ok(()); // nobody waits for it any more
         }
         request.taken.send_replace(true);
         // The commit of a notification waits for a lock of the whole cluster, and others may hold it for long.
-        let patience = owner.settings.heartbeat_deadline / 2;
+        let patience = worker.settings.heartbeat_deadline / 2;
         let mut sql = format!(
             "SET LOCAL lock_timeout = {}; SELECT pg_catalog.pg_notify(",
             patience.as_millis().clamp(1, i32::MAX as u128)
@@ -255,9 +264,9 @@ impl Session {
         sql.push_str(", ");
         push_literal(&mut sql, &request.payload);
         sql.push(')');
-        let (reply, lost) = match self.link.ask(&mut self.inbox, "NOTIFY", &sql).await {
+        let (reply, lost) = match self.connection.ask(&mut self.dispatcher, "NOTIFY", &sql).await {
             Ok(_) => {
-                owner.shared.count(|stats| stats.notified += 1);
+                worker.shared.count(|stats| stats.notified += 1);
                 (Ok(()), Ok(()))
             }
             Err(AskError::Refused(error)) => (Err(ListenError::Notify(error)), Ok(())),
@@ -269,49 +278,49 @@ impl Session {
     }
 
     /// The probe has come to a result.
-    async fn conclude(&mut self, owner: &mut Owner, outcome: Outcome) -> Result<(), ListenError> {
+    async fn conclude(&mut self, worker: &mut Worker, outcome: Outcome) -> Result<(), ListenError> {
         match outcome {
             Outcome::Arrived { after_failure: true } if self.server.pooled => {
                 // Notifications arrive now and did not before: whatever the session had registered is in doubt.
-                let missing = self.upkeep.listening().len();
+                let missing = self.reconciler.listening().len();
                 return Err(ListenError::RegistrationLost { missing });
             }
             Outcome::Arrived { .. } => {
                 if self.server.pooled {
-                    self.claim(&owner.settings).await?;
+                    self.claim(&worker.settings).await?;
                 }
                 if std::mem::take(&mut self.deaf) {
-                    self.stand(owner).await?;
+                    self.stand(worker).await?;
                 }
-                self.tell(owner, Delivery::Proven);
-                owner.report.first(Ok(()));
+                self.tell(worker, Delivery::Proven);
+                worker.report.first(Ok(()));
             }
             Outcome::NotArrived => {
-                self.tell(owner, Delivery::Failed);
+                self.tell(worker, Delivery::Failed);
                 if self.deaf {
-                    owner.shared.registry.refuse_all(&ListenError::NotDelivered);
+                    worker.shared.channels.refuse_all(&ListenError::NotDelivered);
                 }
-                owner.report.first(Err(ListenError::NotDelivered));
+                worker.report.first(Err(ListenError::NotDelivered));
             }
             Outcome::NotSent(error) => {
                 if self.deaf {
-                    self.tell(owner, Delivery::Failed);
-                    owner.shared.registry.refuse_all(&error);
+                    self.tell(worker, Delivery::Failed);
+                    worker.shared.channels.refuse_all(&error);
                 }
-                owner.report.update(|health| health.reason = Some(error));
-                owner.report.first(Ok(()));
+                worker.report.update(|health| health.reason = Some(error));
+                worker.report.first(Ok(()));
             }
         }
         Ok(())
     }
 
     /// Puts into the health what this session knows.
-    pub(super) fn tell(&self, owner: &Owner, delivery: Delivery) {
+    pub(super) fn tell(&self, worker: &Worker, delivery: Delivery) {
         let reason = match delivery {
             Delivery::Failed => Some(ListenError::NotDelivered),
-            Delivery::Proven | Delivery::Unproven => self.upkeep.deafness().cloned(),
+            Delivery::Proven | Delivery::Unproven => self.reconciler.deafness().cloned(),
         };
-        owner.report.update(|health| {
+        worker.report.update(|health| {
             health.state = if reason.is_some() {
                 ListenState::Degraded
             } else {
@@ -326,7 +335,7 @@ impl Session {
 
     /// Says goodbye.
     pub(super) async fn close(self) {
-        self.link.close(FAREWELL).await;
+        self.connection.close(FAREWELL).await;
     }
 }
 

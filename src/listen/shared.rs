@@ -4,24 +4,24 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use super::registry::Registry;
+use super::channels::Channels;
 use super::stats::ListenStats;
 
-pub(super) struct Shared {
-    pub(super) registry: Registry,
+pub(super) struct SharedListener {
+    pub(super) channels: Channels,
     counters: Mutex<Counters>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Counters {
     stats: ListenStats,
-    last_heard: Option<SystemTime>,
+    last_received: Option<SystemTime>,
 }
 
-impl Shared {
-    pub(super) fn new(registry: Registry) -> Self {
+impl SharedListener {
+    pub(super) fn new(channels: Channels) -> Self {
         Self {
-            registry,
+            channels,
             counters: Mutex::default(),
         }
     }
@@ -37,17 +37,17 @@ impl Shared {
         });
     }
 
-    pub(super) fn heard(&self) {
-        self.counters.lock().last_heard = Some(SystemTime::now());
+    pub(super) fn received(&self) {
+        self.counters.lock().last_received = Some(SystemTime::now());
     }
 
-    pub(super) fn last_heard(&self) -> Option<SystemTime> {
-        self.counters.lock().last_heard
+    pub(super) fn last_received(&self) -> Option<SystemTime> {
+        self.counters.lock().last_received
     }
 
     pub(super) fn stats(&self) -> ListenStats {
         let counted = self.counters.lock().stats;
-        let (channels, subscriptions) = self.registry.size();
+        let (channels, subscriptions) = self.channels.size();
         ListenStats {
             channels,
             subscriptions,

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use futures_core::Stream;
 use tokio::sync::watch;
 
-use super::channel::ChannelName;
+use super::channel_name::ChannelName;
+use super::channels::{Ack, Registered};
 use super::error::ListenError;
 use super::item::ListenItem;
-use super::registry::{Ack, Registered};
-use super::shared::Shared;
+use super::shared::SharedListener;
 use crate::ring::{self, RecvError, Subscriber, SubscriberStats};
 
 /// Why [`ListenSubscription::try_recv`] has no item.
@@ -48,7 +48,7 @@ pub enum TryListenError {
 /// [`ListenItem::Lagged`] with the exact count, and hurts nobody else. Dropping it takes a short lock; the server is told some
 /// time after the last subscription of a channel has gone.
 pub struct ListenSubscription {
-    shared: Arc<Shared>,
+    shared: Arc<SharedListener>,
     name: ChannelName,
     items: Subscriber<ListenItem>,
     ack: watch::Receiver<Ack>,
@@ -56,13 +56,13 @@ pub struct ListenSubscription {
 }
 
 impl ListenSubscription {
-    pub(super) fn new(shared: Arc<Shared>, name: ChannelName) -> Self {
+    pub(super) fn new(shared: Arc<SharedListener>, name: ChannelName) -> Self {
         let Registered {
             name,
             items,
             ack,
             refusals_before,
-        } = shared.registry.hold(name);
+        } = shared.channels.hold(name);
         Self {
             shared,
             name,
@@ -200,7 +200,7 @@ impl Stream for ListenSubscription {
 
 impl Drop for ListenSubscription {
     fn drop(&mut self) {
-        self.shared.registry.release(&self.name);
+        self.shared.channels.release(&self.name);
     }
 }
 

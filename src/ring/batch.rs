@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use super::core::{Slot, Value};
-use super::cursor::{Cursor, Found};
+use super::cursor::{Found, ReadCursor};
+use super::shared::{Slot, Value};
 use super::subscriber::Subscriber;
 
 /// A run of events, yielded by reference; made by the batch receives.
@@ -98,7 +98,7 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
             subscriber: self.subscriber,
         };
         for slot in slots {
-            if !Cursor::holds(slot, received.seq) {
+            if !ReadCursor::holds(slot, received.seq) {
                 break;
             }
             received.seq += 1;
@@ -140,7 +140,7 @@ unsafe fn show<T>(storage: &Value<T>) -> &T {
     })
 }
 
-/// The slots of the next `most` events of a batch, as [`Cursor::slots_in_batch`].
+/// The slots of the next `most` events of a batch, as [`ReadCursor::slots_in_batch`].
 ///
 /// # Safety
 ///
@@ -173,7 +173,7 @@ unsafe fn next_run<'a, T: Send + Sync + 'static>(
     let published = slots
         .iter()
         .zip(seq..)
-        .take_while(|&(slot, seq)| Cursor::holds(slot, seq));
+        .take_while(|&(slot, seq)| ReadCursor::holds(slot, seq));
     let published = published.count();
     (found, &slots[..published])
 }

@@ -1,9 +1,9 @@
 //! Making a ring, and the choices one has.
 
-use super::core::{Core, Slot};
 use super::error::BuildError;
 use super::geometry::{Geometry, MAX_CAPACITY, MAX_SEQ};
 use super::publisher::Publisher;
+use super::shared::{RingShared, Slot};
 use super::subscriber::Subscriber;
 use super::unique::UniquePublisher;
 use crate::sync::Arc;
@@ -65,7 +65,7 @@ pub enum WaitStrategy {
 pub enum Wake {
     /// A publication wakes a few waiters, and each of these wakes more when it runs: publishing costs the same however many wait.
     #[default]
-    HandOn,
+    Cascade,
     /// A publication wakes every waiter before it returns, which costs time in proportion to their number.
     All,
 }
@@ -91,7 +91,7 @@ pub struct Builder {
     pub(super) first_seq: u64,
     pub(super) wait: WaitStrategy,
     pub(super) wake: Wake,
-    pub(super) backstop: bool,
+    pub(super) wake_watchdog: bool,
 }
 
 impl Builder {
@@ -105,8 +105,8 @@ impl Builder {
             on_lag: None,
             first_seq: 1,
             wait: WaitStrategy::Park,
-            wake: Wake::HandOn,
-            backstop: true,
+            wake: Wake::Cascade,
+            wake_watchdog: true,
         }
     }
 
@@ -131,7 +131,7 @@ impl Builder {
         self
     }
 
-    /// Who wakes waiting subscribers. Usually [`Wake::HandOn`].
+    /// Who wakes waiting subscribers. Usually [`Wake::Cascade`].
     #[must_use]
     pub fn wake(mut self, wake: Wake) -> Self {
         self.wake = wake;
@@ -143,8 +143,8 @@ impl Builder {
     /// Usually true; the thread starts when a second subscriber waits. Without it, subscribers behind a woken one that never runs
     /// wait for the next publication, and a publication costs one fence more.
     #[must_use]
-    pub fn backstop(mut self, backstop: bool) -> Self {
-        self.backstop = backstop;
+    pub fn wake_watchdog(mut self, wake_watchdog: bool) -> Self {
+        self.wake_watchdog = wake_watchdog;
         self
     }
 
@@ -154,7 +154,7 @@ impl Builder {
     ///
     /// When the capacity or the first sequence is out of bounds. Nothing is allocated then.
     pub fn channel<T: Send + Sync + 'static>(self) -> Result<(Publisher<T>, Subscriber<T>), BuildError> {
-        let core = Arc::new(Core::new(self.checked::<T>()?));
+        let core = Arc::new(RingShared::new(self.checked::<T>()?));
         let subscriber = Subscriber::new(core.clone(), Start::Latest);
         Ok((Publisher::from_core(core), subscriber))
     }

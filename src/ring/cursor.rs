@@ -4,17 +4,17 @@ use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
+use super::announcements::{Reach, Seat};
 use super::builder::{OnLag, Start};
-use super::core::{Core, Slot, Value};
 use super::error::{Lagged, TryRecvError};
-use super::registry::{Reach, Seat};
+use super::shared::{RingShared, Slot, Value};
 use super::stamp::Stamp;
 use super::stats::SubscriberStats;
 use crate::sync::{Arc, fault, named_fence, ord};
 
 /// Where one subscriber stands.
-pub(super) struct Cursor<T> {
-    core: Arc<Core<T>>,
+pub(super) struct ReadCursor<T> {
+    core: Arc<RingShared<T>>,
     /// Given back when the cursor is dropped.
     seat: ManuallyDrop<Seat>,
     /// The sequence of the next receive.
@@ -97,10 +97,10 @@ enum Located<T> {
     Unpublished,
 }
 
-impl<T> Cursor<T> {
-    pub(super) fn new(core: Arc<Core<T>>, start: Start) -> Self {
+impl<T> ReadCursor<T> {
+    pub(super) fn new(core: Arc<RingShared<T>>, start: Start) -> Self {
         // First of all: what is claimed to release the ring is claimed before this, and so lies below the position.
-        core.presence.enter();
+        core.counts.enter();
         let tail = core.tail();
         let (position, floor) = match start {
             Start::Latest => (tail, 0),
@@ -110,11 +110,11 @@ impl<T> Cursor<T> {
                 (next.min(tail), next)
             }
         };
-        let seat = core.registry.join(position.max(floor));
+        let seat = core.announcements.join(position.max(floor));
         Self::at(core, seat, position, floor)
     }
 
-    fn at(core: Arc<Core<T>>, seat: Seat, position: u64, floor: u64) -> Self {
+    fn at(core: Arc<RingShared<T>>, seat: Seat, position: u64, floor: u64) -> Self {
         let capacity = core.geometry.capacity();
         Self {
             core,
@@ -140,12 +140,12 @@ impl<T> Cursor<T> {
 
     /// Another cursor at the same position, with an account of its own.
     pub(super) fn fork(&self) -> Self {
-        self.core.presence.enter();
-        let seat = self.core.registry.join(self.position());
+        self.core.counts.enter();
+        let seat = self.core.announcements.join(self.position());
         Self::at(self.core.clone(), seat, self.position, self.floor)
     }
 
-    pub(super) fn core(&self) -> &Arc<Core<T>> {
+    pub(super) fn core(&self) -> &Arc<RingShared<T>> {
         &self.core
     }
 
@@ -175,7 +175,7 @@ impl<T> Cursor<T> {
         }
     }
 
-    /// Finds the next event, without consuming it: [`Cursor::advance`] does.
+    /// Finds the next event, without consuming it: [`ReadCursor::advance`] does.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Result<Found<T>, TryRecvError> {
         let seq = self.position;
@@ -211,7 +211,7 @@ impl<T> Cursor<T> {
         self.direct_until = self.announced_until.min(seq + direct);
     }
 
-    /// As [`Cursor::next`], for a batch of up to `wanted`: announces afresh when the announcement in force covers fewer.
+    /// As [`ReadCursor::next`], for a batch of up to `wanted`: announces afresh when the announcement in force covers fewer.
     pub(super) fn next_for_batch(&mut self, wanted: u64) -> Result<Found<T>, TryRecvError> {
         let covers = wanted.min(self.core.geometry.announced_by_batch());
         if self.announced_until < self.position + covers {
@@ -258,21 +258,21 @@ impl<T> Cursor<T> {
         self.core.slots_from(first, announced.min(most as u64) as usize)
     }
 
-    /// Is `seq` published in `slot`, one of [`Cursor::slots_in_batch`]?
+    /// Is `seq` published in `slot`, one of [`ReadCursor::slots_in_batch`]?
     #[inline(always)]
     pub(super) fn holds(slot: &Slot<T>, seq: u64) -> bool {
         // Acquire: as `locate.stamp`.
         slot.stamp.load(ord!("batch.stamp", Acquire)) == Stamp::value(seq).word()
     }
 
-    /// Moves behind the event that [`Cursor::next`] found. What it found must not be used any more, except within a batch.
+    /// Moves behind the event that [`ReadCursor::next`] found. What it found must not be used any more, except within a batch.
     #[inline(always)]
     pub(super) fn advance(&mut self) {
         self.position += 1;
         self.show_position();
     }
 
-    /// As [`Cursor::advance`], to `position`, within a batch, which shows the position at its end.
+    /// As [`ReadCursor::advance`], to `position`, within a batch, which shows the position at its end.
     #[inline(always)]
     pub(super) fn advance_in_batch(&mut self, position: u64) {
         debug_assert!(position >= self.position, "nothing is received twice");
@@ -442,7 +442,7 @@ impl<T> Cursor<T> {
         // Relaxed: marked before the cell went, and the caller has found it gone under the table's lock. Acquire: pairs with
         // `divert.lose`, for events that never had a cell.
         self.core.limits.diverted_below.load(ord!("freed.diverted", Relaxed)) > seq
-            && self.core.aside(seq).freed.load(ord!("freed.slot", Acquire)) >= seq
+            && self.core.slot_meta(seq).freed.load(ord!("freed.slot", Acquire)) >= seq
     }
 
     fn pass_void(&mut self) {
@@ -455,7 +455,7 @@ impl<T> Cursor<T> {
         let first_missed = self.position;
         let tail = self.core.tail();
         self.backlog_high_water = self.backlog_high_water.max(tail - first_missed);
-        // What was lost at once (`Core::divert`) may lie above the oldest.
+        // What was lost at once (`RingShared::divert`) may lie above the oldest.
         let oldest = tail.saturating_sub(self.capacity).max(first_missed + 1);
         let resume_at = match self.core.on_lag {
             OnLag::Oldest => oldest,
@@ -478,22 +478,22 @@ impl<T> Cursor<T> {
 }
 
 // SAFETY: the pointers lead into the slots of the core, which the cursor owns a share of, and are used like references to them.
-unsafe impl<T: Send + Sync> Send for Cursor<T> {}
-// SAFETY: as above; `&Cursor` reads no slot but by atomics.
-unsafe impl<T: Send + Sync> Sync for Cursor<T> {}
+unsafe impl<T: Send + Sync> Send for ReadCursor<T> {}
+// SAFETY: as above; `&ReadCursor` reads no slot but by atomics.
+unsafe impl<T: Send + Sync> Sync for ReadCursor<T> {}
 
-impl<T> Drop for Cursor<T> {
+impl<T> Drop for ReadCursor<T> {
     fn drop(&mut self) {
         // SAFETY: taken once, here, and the cursor is not used afterwards.
         let seat = unsafe { ManuallyDrop::take(&mut self.seat) };
-        self.core.registry.leave(seat);
+        self.core.announcements.leave(seat);
         self.core.subscriber_gone(self.releases);
     }
 }
 
-impl<T> fmt::Debug for Cursor<T> {
+impl<T> fmt::Debug for ReadCursor<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cursor")
+        f.debug_struct("ReadCursor")
             .field("position", &self.position())
             .field("stats", &self.stats())
             .finish_non_exhaustive()

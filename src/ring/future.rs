@@ -6,7 +6,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
 use super::batch::Batch;
-use super::cursor::{Cursor, Found};
+use super::cursor::{Found, ReadCursor};
 use super::error::RecvError;
 use super::recv_ref::Ref;
 use super::subscriber::Subscriber;
@@ -16,9 +16,9 @@ use super::wait::Find;
 type FoundBy<'a, T> = Result<(&'a mut Subscriber<T>, Found<T>), RecvError>;
 
 /// A subscriber that a future waits with, until it has something.
-struct Waiting<'a, T: Send + Sync + 'static>(Option<&'a mut Subscriber<T>>);
+struct PendingRecv<'a, T: Send + Sync + 'static>(Option<&'a mut Subscriber<T>>);
 
-impl<'a, T: Send + Sync + 'static> Waiting<'a, T> {
+impl<'a, T: Send + Sync + 'static> PendingRecv<'a, T> {
     /// Polls for an event, and gives the subscriber back with it.
     ///
     /// # Panics
@@ -33,7 +33,7 @@ impl<'a, T: Send + Sync + 'static> Waiting<'a, T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Waiting<'_, T> {
+impl<T: Send + Sync + 'static> Drop for PendingRecv<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if let Some(subscriber) = &mut self.0 {
@@ -46,11 +46,11 @@ macro_rules! future {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[must_use = "futures do nothing unless polled"]
-        pub struct $name<'a, T: Send + Sync + 'static>(Waiting<'a, T>);
+        pub struct $name<'a, T: Send + Sync + 'static>(PendingRecv<'a, T>);
 
         impl<'a, T: Send + Sync + 'static> $name<'a, T> {
             pub(super) fn new(subscriber: &'a mut Subscriber<T>) -> Self {
-                Self(Waiting(Some(subscriber)))
+                Self(PendingRecv(Some(subscriber)))
             }
         }
 
@@ -81,7 +81,7 @@ impl<T: Clone + Send + Sync + 'static> Future for Recv<'_, T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0
-            .poll(cx, Cursor::next)
+            .poll(cx, ReadCursor::next)
             .map_ok(|(subscriber, found)| subscriber.take_clone(found))
     }
 }
@@ -92,7 +92,7 @@ impl<T: Clone + Send + Sync + 'static> Future for RecvSeq<'_, T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0
-            .poll(cx, Cursor::next)
+            .poll(cx, ReadCursor::next)
             .map_ok(|(subscriber, found)| (found.seq, subscriber.take_clone(found)))
     }
 }
@@ -103,7 +103,7 @@ impl<'a, T: Send + Sync + 'static> Future for RecvRef<'a, T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0
-            .poll(cx, Cursor::next)
+            .poll(cx, ReadCursor::next)
             .map_ok(|(subscriber, found)| subscriber.take_ref(found))
     }
 }
@@ -111,14 +111,14 @@ impl<'a, T: Send + Sync + 'static> Future for RecvRef<'a, T> {
 /// The future of [`Subscriber::recv_batch`].
 #[must_use = "futures do nothing unless polled"]
 pub struct RecvBatch<'a, T: Send + Sync + 'static> {
-    waiting: Waiting<'a, T>,
+    waiting: PendingRecv<'a, T>,
     max: usize,
 }
 
 impl<'a, T: Send + Sync + 'static> RecvBatch<'a, T> {
     pub(super) fn new(subscriber: &'a mut Subscriber<T>, max: usize) -> Self {
         Self {
-            waiting: Waiting(Some(subscriber)),
+            waiting: PendingRecv(Some(subscriber)),
             max,
         }
     }
@@ -130,7 +130,7 @@ impl<'a, T: Send + Sync + 'static> Future for RecvBatch<'a, T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let max = self.max;
-        let find = move |cursor: &mut Cursor<T>| cursor.next_for_batch(max as u64);
+        let find = move |cursor: &mut ReadCursor<T>| cursor.next_for_batch(max as u64);
         self.waiting
             .poll(cx, find)
             .map_ok(|(subscriber, _)| Batch::new(subscriber, max))

@@ -21,34 +21,35 @@
 //!
 //! The contract, clause by clause, is in `docs/contract.md` of the repository; how it is kept, in `docs/engine.md`.
 
+mod announcements;
 mod batch;
-mod bell;
+mod broadcast_ext;
 mod builder;
 pub(crate) mod coop;
-mod core;
 mod cursor;
-mod dropin;
-mod drops;
 mod error;
 mod future;
 mod geometry;
 mod iter;
 mod overflow;
-mod place;
-mod presence;
+mod panic_guard;
 mod publish;
 mod publisher;
 mod reclaim;
 mod recv_ref;
-mod registry;
 mod release;
+mod shared;
 mod stamp;
 mod stats;
 mod stream;
 mod subscriber;
+mod subscriber_count;
 mod unique;
 mod wait;
-mod waiters;
+mod wait_list;
+mod wait_queue;
+pub(crate) mod wake_watchdog;
+mod write;
 
 pub use batch::Batch;
 pub use builder::{Builder, OnLag, Start, WaitStrategy, Wake, channel, spmc};
@@ -63,6 +64,6 @@ pub use stream::SubscriberStream;
 pub use subscriber::Subscriber;
 pub use unique::UniquePublisher;
 
-pub(crate) use bell::Bell;
-pub(crate) use dropin::open;
-pub(crate) use presence::{Presence, Ticket};
+pub(crate) use broadcast_ext::open;
+pub(crate) use subscriber_count::{AbsenceTicket, SubscriberCount};
+pub(crate) use wait_queue::WaitQueue;

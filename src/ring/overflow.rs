@@ -8,7 +8,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-use super::core::Value;
+use super::shared::Value;
 use crate::sync::{AtomicPtr, AtomicUsize, Mutex, MutexGuard, UnsafeCell, ord};
 
 /// One diverted event. Never moved, and freed only when no subscriber can reach it any more.
@@ -160,7 +160,7 @@ impl<T> Expired<T> {
 impl<T> Drop for Expired<T> {
     fn drop(&mut self) {
         let cells = core::mem::take(&mut self.0);
-        super::drops::each(cells, |cell| {
+        super::panic_guard::each(cells, |cell| {
             // SAFETY: the cell came from a box, was taken out of the table by us alone, and no subscriber can reach it.
             drop(unsafe { Box::from_raw(cell.as_ptr()) });
         });

@@ -2,30 +2,30 @@
 
 use core::ops::Range;
 
-use super::core::Core;
-use super::drops;
-use super::place::TidyLast;
+use super::panic_guard;
+use super::shared::RingShared;
+use super::write::PurgeLast;
 
 /// Claimed sequences, of which those that are not placed become void when this is dropped: after a panic, or when an iterator
 /// falls short.
 struct Claimed<'a, T> {
-    core: &'a Core<T>,
+    core: &'a RingShared<T>,
     rest: Range<u64>,
 }
 
 impl<T> Drop for Claimed<'_, T> {
     fn drop(&mut self) {
-        let displaced = drops::Guard::new();
+        let displaced = panic_guard::PanicGuard::new();
         for seq in self.rest.by_ref() {
             displaced.drop_caught(self.core.place_void(seq));
             self.core.tidy_caught(&displaced);
         }
-        self.core.ring_fenced();
+        self.core.wake_fenced();
         displaced.resume();
     }
 }
 
-impl<T> Core<T> {
+impl<T> RingShared<T> {
     /// Publishes `value` as the claimed `seq`, and rings.
     #[inline(always)]
     pub(super) fn publish_claimed(&self, seq: u64, value: T) -> u64 {
@@ -38,7 +38,7 @@ impl<T> Core<T> {
     #[inline]
     pub(super) fn publish_built(&self, build: impl FnOnce(u64) -> T) -> u64 {
         let seq = self.claim_checked();
-        let _tidy = TidyLast(self);
+        let _tidy = PurgeLast(self);
         let claimed = Claimed {
             core: self,
             rest: seq..seq + 1,
@@ -46,7 +46,7 @@ impl<T> Core<T> {
         let value = build(seq);
         core::mem::forget(claimed);
         let displaced = self.place(seq, value);
-        self.ring_built();
+        self.wake_built();
         drop(displaced);
         seq
     }
@@ -57,8 +57,8 @@ impl<T> Core<T> {
         if seqs.is_empty() {
             return seqs;
         }
-        let _tidy = TidyLast(self);
-        let displaced = drops::Guard::new();
+        let _tidy = PurgeLast(self);
+        let displaced = panic_guard::PanicGuard::new();
         let mut claimed = Claimed {
             core: self,
             rest: seqs.clone(),

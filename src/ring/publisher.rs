@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::Range;
 
 use super::builder::Start;
-use super::core::Core;
+use super::shared::RingShared;
 use super::stats::RingStats;
 use super::subscriber::Subscriber;
 use crate::sync::{Arc, Weak, downgrade};
@@ -14,16 +14,16 @@ use crate::sync::{Arc, Weak, downgrade};
 /// Publishing never waits: not for subscribers, not for a lock, not for other publishers. Having no subscriber is normal; what is
 /// published then is retained like everything else. The channel closes for good when the last publisher is dropped.
 pub struct Publisher<T> {
-    core: Arc<Core<T>>,
+    core: Arc<RingShared<T>>,
 }
 
 impl<T> Publisher<T> {
     /// Wraps a core whose count of publishers includes the new one.
-    pub(super) fn from_core(core: Arc<Core<T>>) -> Self {
+    pub(super) fn from_core(core: Arc<RingShared<T>>) -> Self {
         Self { core }
     }
 
-    pub(super) fn core(&self) -> &Core<T> {
+    pub(super) fn core(&self) -> &RingShared<T> {
         &self.core
     }
 
@@ -231,11 +231,11 @@ impl<T> fmt::Debug for Publisher<T> {
 
 /// A publisher that does not keep the channel open; made by [`Publisher::downgrade`].
 pub struct WeakPublisher<T> {
-    core: Weak<Core<T>>,
+    core: Weak<RingShared<T>>,
 }
 
 impl<T> WeakPublisher<T> {
-    pub(super) fn core(&self) -> Option<Arc<Core<T>>> {
+    pub(super) fn core(&self) -> Option<Arc<RingShared<T>>> {
         self.core.upgrade()
     }
 

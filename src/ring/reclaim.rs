@@ -10,17 +10,17 @@
 //!
 //! A publisher that may not use its slot diverts. It never waits.
 //!
-//! Condition 2 is settled for many sequences at a time ([`Core::clear`]), so that a publication pays one comparison for it.
+//! Condition 2 is settled for many sequences at a time ([`RingShared::clear`]), so that a publication pays one comparison for it.
 
 use core::ops::Range;
 
-use super::core::{Aside, Core, Slot};
 use super::geometry::MAX_SEQ;
 use super::overflow::Expired;
+use super::shared::{RingShared, Slot, SlotMeta};
 use super::stamp::Stamp;
 use crate::sync::{fault, named_fence, ord, raise};
 
-impl<T> Core<T> {
+impl<T> RingShared<T> {
     /// Makes the calling publisher of `seq` the owner of its slot, if that can be told at a glance, and returns the stamp found there.
     #[inline(always)]
     pub(super) fn own(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
@@ -58,7 +58,7 @@ impl<T> Core<T> {
         stamp.is_of(self.lap_before(seq)).then_some(stamp)
     }
 
-    /// As [`Core::own`], with every check there is. `None` when the event must be diverted, which is recorded then.
+    /// As [`RingShared::own`], with every check there is. `None` when the event must be diverted, which is recorded then.
     #[cold]
     #[inline(never)]
     pub(super) fn own_rarely(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
@@ -66,7 +66,7 @@ impl<T> Core<T> {
         if seq >= self.limits.writable.load(ord!("own.writable_again", Acquire)) {
             self.clear();
         }
-        let aside = self.aside(seq);
+        let aside = self.slot_meta(seq);
         // Acquire: as `own.stamp`.
         let stamp = Stamp::from_word(slot.stamp.load(ord!("own.stamp_again", Acquire)));
         let in_turn = stamp.is_of(self.lap_before(seq));
@@ -102,7 +102,7 @@ impl<T> Core<T> {
     }
 
     /// Is somebody reading what the slot of `seq` holds under `stamp`?
-    fn is_read(&self, aside: &Aside, stamp: Stamp, seq: u64) -> bool {
+    fn is_read(&self, aside: &SlotMeta, stamp: Stamp, seq: u64) -> bool {
         if fault!("suspect.ignored") {
             return false;
         }
@@ -119,7 +119,7 @@ impl<T> Core<T> {
         read
     }
 
-    fn record_diverted(&self, aside: &Aside, seq: u64) {
+    fn record_diverted(&self, aside: &SlotMeta, seq: u64) {
         if fault!("divert.unrecorded") {
             return;
         }
@@ -150,7 +150,7 @@ impl<T> Core<T> {
         self.announcements_after(expired, |announced| {
             for seq in from.max(announced.start)..expired.min(announced.end) {
                 // Relaxed: both become visible with `clear.writable`.
-                raise(&self.aside(seq).suspect, seq, ord!("suspect.mark", Relaxed));
+                raise(&self.slot_meta(seq).suspect, seq, ord!("suspect.mark", Relaxed));
                 raise(
                     &self.limits.careful_until,
                     seq + slots + 1,
@@ -163,7 +163,7 @@ impl<T> Core<T> {
         raise(&self.limits.writable, writable, ord!("clear.writable", Release));
         // Relaxed: a hint; what is missed now is found after the next clearing.
         if self.limits.live_cells.load(ord!("clear.cells", Relaxed)) != 0 {
-            self.bell.ask_tidy();
+            self.wait_queue.ask_purge();
         }
     }
 
@@ -175,7 +175,7 @@ impl<T> Core<T> {
         raise(&self.limits.frontier, expired, ord!("frontier.raise", Release));
         // SeqCst: pairs with `announce.fence`: the announcer sees the frontier, or the walk sees the announcement.
         named_fence!("frontier.fence");
-        self.registry.announcements(found);
+        self.announcements.announcements(found);
     }
 
     /// Frees the overflow cells that have expired and are not being read. Once for each move of the frontier.
@@ -191,7 +191,7 @@ impl<T> Core<T> {
         let expired = self.overflow.try_purge(self.expired_before(frontier));
         let Some(expired) = expired else {
             // The next publisher tries again.
-            self.bell.ask_tidy();
+            self.wait_queue.ask_purge();
             return;
         };
         // Relaxed: as `purge.done`.
@@ -199,7 +199,7 @@ impl<T> Core<T> {
         self.uncount(&expired);
     }
 
-    /// As [`Core::purge`], but waits for a thread that looks into the cells: for a release, which is to leave nothing.
+    /// As [`RingShared::purge`], but waits for a thread that looks into the cells: for a release, which is to leave nothing.
     pub(super) fn purge_for_certain(&self) {
         // Relaxed: this thread has opened, or seen opened, the slots of all its voids.
         let frontier = self.limits.frontier.load(ord!("release.frontier", Relaxed));
@@ -215,7 +215,7 @@ impl<T> Core<T> {
             let expired = seq < frontier && !announced.iter().any(|interval| interval.contains(&seq));
             if expired {
                 // Relaxed: before the cell goes; the table's lock passes it on to whoever looks for the cell in vain.
-                raise(&self.aside(seq).freed, seq, ord!("freed.mark", Relaxed));
+                raise(&self.slot_meta(seq).freed, seq, ord!("freed.mark", Relaxed));
             }
             expired
         }

@@ -8,16 +8,16 @@
 
 use core::ops::Range;
 
-use super::core::Core;
-use super::drops;
 use super::geometry::MAX_SEQ;
-use super::place::Diverted;
-use super::presence::Door;
+use super::panic_guard;
+use super::shared::RingShared;
+use super::subscriber_count::CountLock;
+use super::write::Diverted;
 use crate::sync::{MutexGuard, fault, named_fence, ord};
 
 /// How far releasing has come; kept behind the door.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct ReleaseProgress {
     /// A thread is publishing voids; whoever else wants to release asks that one to go on.
     under_way: bool,
     again: bool,
@@ -25,7 +25,7 @@ pub(super) struct Progress {
     until: u64,
 }
 
-impl Progress {
+impl ReleaseProgress {
     /// Of a ring whose first sequence is `first_seq`: there is nothing to release yet.
     pub(super) fn new(first_seq: u64) -> Self {
         Self {
@@ -37,27 +37,27 @@ impl Progress {
 }
 
 /// Looks, when a send ends in whatever way, whether the last receiver has gone meanwhile.
-pub(super) struct LookAgain<'a, T>(pub(super) &'a Core<T>);
+pub(super) struct RecheckRelease<'a, T>(pub(super) &'a RingShared<T>);
 
-impl<T> Drop for LookAgain<'_, T> {
+impl<T> Drop for RecheckRelease<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         // SeqCst: pairs with `release.fence`: this thread finds the count zero, or the releasing one finds the value.
         named_fence!("send.fence");
-        if self.0.presence.subscribers() == 0 {
+        if self.0.counts.subscribers() == 0 {
             self.0.release_late();
         }
     }
 }
 
-impl<T> Core<T> {
+impl<T> RingShared<T> {
     /// Removes a subscriber, and wakes those who wait until none is there. With `releases`, releases what is retained if it was the last.
     pub(super) fn subscriber_gone(&self, releases: bool) {
-        let Some(mut door) = self.presence.leave() else {
+        let Some(mut door) = self.counts.leave() else {
             return;
         };
         let waiting = door.take_waiting();
-        let guard = drops::Guard::new();
+        let guard = panic_guard::PanicGuard::new();
         if releases && self.may_retain(&door) {
             let released = self.release(door);
             guard.run(|| self.drop_released(released));
@@ -70,7 +70,7 @@ impl<T> Core<T> {
 
     /// May there be anything to release? Sends that this misses look again themselves. On a closed channel everything goes with the
     /// last handle, which is going.
-    fn may_retain(&self, door: &Door) -> bool {
+    fn may_retain(&self, door: &CountLock) -> bool {
         if !core::mem::needs_drop::<T>() || self.is_closed() {
             return false;
         }
@@ -83,14 +83,14 @@ impl<T> Core<T> {
     #[cold]
     #[inline(never)]
     fn release_late(&self) {
-        if let Some(door) = self.presence.deserted() {
+        if let Some(door) = self.counts.if_none_left() {
             let released = self.release(door);
             self.drop_released(released);
         }
     }
 
     fn drop_released(&self, released: Vec<T>) {
-        let guard = drops::Guard::new();
+        let guard = panic_guard::PanicGuard::new();
         // Diverted values have expired with the others.
         if self.has_cells() {
             guard.run(|| self.purge_for_certain());
@@ -102,7 +102,7 @@ impl<T> Core<T> {
     }
 
     /// Takes everything out of the ring. The caller drops it, and has found the count zero.
-    fn release<'a>(&'a self, mut door: MutexGuard<'a, Door>) -> Vec<T> {
+    fn release<'a>(&'a self, mut door: MutexGuard<'a, CountLock>) -> Vec<T> {
         let mut released = Vec::new();
         if door.release.under_way {
             door.release.again = true;
@@ -120,10 +120,10 @@ impl<T> Core<T> {
                     Err(Diverted) => all = false,
                 }
             }
-            door = self.presence.door();
+            door = self.counts.lock_count();
             // A slot that was left belongs to a send under way, which releases for itself, or leaves it to the next who goes.
             door.release.until = if all { seqs.end } else { 0 };
-            let again = core::mem::take(&mut door.release.again) && self.presence.subscribers() == 0;
+            let again = core::mem::take(&mut door.release.again) && self.counts.subscribers() == 0;
             if !again || fault!("release.once") {
                 door.release.under_way = false;
                 return released;

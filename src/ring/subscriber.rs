@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::batch::Batch;
 use super::builder::Start;
-use super::core::Core;
-use super::cursor::{Cursor, Found};
+use super::cursor::{Found, ReadCursor};
 use super::error::{RecvError, RecvTimeoutError, TryRecvError};
 use super::future::{Recv, RecvBatch, RecvLossy, RecvRef, RecvSeq};
 use super::iter::{Iter, TryIter};
 use super::recv_ref::Ref;
+use super::shared::RingShared;
 use super::stats::SubscriberStats;
 use super::stream::SubscriberStream;
 use super::wait::{Find, Wait};
@@ -51,22 +51,22 @@ use crate::sync::Arc;
 /// Dropping a subscriber takes a short lock, whatever its lag.
 pub struct Subscriber<T> {
     wait: Wait,
-    cursor: Cursor<T>,
+    cursor: ReadCursor<T>,
 }
 
 impl<T> Subscriber<T> {
-    pub(super) fn new(core: Arc<Core<T>>, start: Start) -> Self {
+    pub(super) fn new(core: Arc<RingShared<T>>, start: Start) -> Self {
         Self {
             wait: Wait::default(),
-            cursor: Cursor::new(core, start),
+            cursor: ReadCursor::new(core, start),
         }
     }
 
-    pub(super) fn cursor(&self) -> &Cursor<T> {
+    pub(super) fn cursor(&self) -> &ReadCursor<T> {
         &self.cursor
     }
 
-    pub(super) fn cursor_mut(&mut self) -> &mut Cursor<T> {
+    pub(super) fn cursor_mut(&mut self) -> &mut ReadCursor<T> {
         &mut self.cursor
     }
 
@@ -82,7 +82,7 @@ impl<T> Subscriber<T> {
     }
 
     pub(super) fn block(&mut self, deadline: Option<Instant>) -> Result<Found<T>, RecvTimeoutError> {
-        self.wait.block(&mut self.cursor, deadline, Cursor::next)
+        self.wait.block(&mut self.cursor, deadline, ReadCursor::next)
     }
 }
 
@@ -208,7 +208,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     ///
     /// As [`Subscriber::recv`].
     pub fn recv_batch_blocking(&mut self, max: usize) -> Result<Batch<'_, T>, RecvError> {
-        let find = move |cursor: &mut Cursor<T>| cursor.next_for_batch(max as u64);
+        let find = move |cursor: &mut ReadCursor<T>| cursor.next_for_batch(max as u64);
         without_timeout(self.wait.block(&mut self.cursor, None, find))?;
         Ok(Batch::new(self, max))
     }
@@ -428,7 +428,8 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     /// ```
     #[inline]
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
-        self.poll_found(cx, Cursor::next).map_ok(|found| self.take_clone(found))
+        self.poll_found(cx, ReadCursor::next)
+            .map_ok(|found| self.take_clone(found))
     }
 
     /// Blocks the thread for the next event, as the ring's [`WaitStrategy`](super::WaitStrategy) says. Not for async code: it would

@@ -13,15 +13,15 @@
 use core::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use super::bell::{Bell, Notice, Wakee};
 use super::builder::WaitStrategy;
 use super::coop;
-use super::cursor::{Cursor, Found};
+use super::cursor::{Found, ReadCursor};
 use super::error::{RecvError, RecvTimeoutError, TryRecvError};
+use super::wait_queue::{NotifiedFlag, WaitQueue, WakeTarget};
 use crate::sync::{Arc, SPINS, UNFINISHED_SPINS, YIELDS, fault, named_fence, ord, spin_hint, thread};
 
 /// How long a thread sleeps before it looks again for a publication that may not look for it.
-const UNHEARD_PARK: Duration = Duration::from_micros(200);
+const UNSEEN_PARK: Duration = Duration::from_micros(200);
 
 /// How many turns of a busy wait there are between two looks at the clock.
 const TURNS_PER_CLOCK: u32 = 64;
@@ -30,7 +30,7 @@ const TURNS_PER_CLOCK: u32 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Wait {
     /// Made at the first wait, and known to the bell from then on.
-    notice: Option<Arc<Notice>>,
+    notified: Option<Arc<NotifiedFlag>>,
     /// Registered, and not seen notified since.
     listed: bool,
     /// Listed, but nobody may come for the owner: it must look again by itself.
@@ -38,9 +38,9 @@ pub(super) struct Wait {
 }
 
 /// How to find an event: by value and by reference, or for a batch.
-pub(super) trait Find<T>: Fn(&mut Cursor<T>) -> Result<Found<T>, TryRecvError> {}
+pub(super) trait Find<T>: Fn(&mut ReadCursor<T>) -> Result<Found<T>, TryRecvError> {}
 
-impl<T, F: Fn(&mut Cursor<T>) -> Result<Found<T>, TryRecvError>> Find<T> for F {}
+impl<T, F: Fn(&mut ReadCursor<T>) -> Result<Found<T>, TryRecvError>> Find<T> for F {}
 
 /// How an attempt to register ended.
 enum Enlisted<T> {
@@ -68,7 +68,7 @@ impl Wait {
     #[inline]
     pub(super) fn poll<T>(
         &mut self,
-        cursor: &mut Cursor<T>,
+        cursor: &mut ReadCursor<T>,
         cx: &mut Context<'_>,
         find: impl Find<T>,
     ) -> Poll<Result<Found<T>, RecvError>> {
@@ -89,20 +89,20 @@ impl Wait {
     #[inline(never)]
     fn poll_patiently<T>(
         &mut self,
-        cursor: &mut Cursor<T>,
+        cursor: &mut ReadCursor<T>,
         cx: &mut Context<'_>,
         find: &impl Find<T>,
     ) -> Poll<Result<Found<T>, RecvError>> {
         self.resume(cursor);
         let answer = match Self::find_unhurried(cursor, find) {
             Some(answer) => answer,
-            None if self.listed && !self.alone && cursor.core().bell.keeps(cursor.number(), cx.waker()) => {
+            None if self.listed && !self.alone && cursor.core().wait_queue.keeps(cursor.number(), cx.waker()) => {
                 return Poll::Pending;
             }
-            None => match self.enlist(cursor, find, Wakee::Task(cx.waker().clone())) {
+            None => match self.enlist(cursor, find, WakeTarget::Task(cx.waker().clone())) {
                 Enlisted::Asleep => return Poll::Pending,
                 Enlisted::Unheard => {
-                    self.alone = !Bell::ask_ringer(&cursor.core().bell, cursor.number());
+                    self.alone = !WaitQueue::ask_watchdog(&cursor.core().wait_queue, cursor.number());
                     if self.alone {
                         cx.waker().wake_by_ref();
                     }
@@ -118,7 +118,7 @@ impl Wait {
     /// Finds the next event, blocking the thread for it until `deadline`.
     pub(super) fn block<T>(
         &mut self,
-        cursor: &mut Cursor<T>,
+        cursor: &mut ReadCursor<T>,
         deadline: Option<Instant>,
         find: impl Find<T>,
     ) -> Result<Found<T>, RecvTimeoutError> {
@@ -150,7 +150,7 @@ impl Wait {
     /// Parks once, until notified or until it is time to look again.
     fn park<T>(
         &mut self,
-        cursor: &mut Cursor<T>,
+        cursor: &mut ReadCursor<T>,
         deadline: Option<Instant>,
         find: &impl Find<T>,
     ) -> Option<Result<Found<T>, RecvError>> {
@@ -158,12 +158,12 @@ impl Wait {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             left.map_or(limit, |left| Some(limit.map_or(left, |limit| limit.min(left))))
         };
-        match self.enlist(cursor, find, Wakee::Thread(thread::current())) {
+        match self.enlist(cursor, find, WakeTarget::Thread(thread::current())) {
             Enlisted::Answer(answer) => {
                 self.cancel(cursor);
                 return Some(answer);
             }
-            Enlisted::Unheard => thread::park_timeout(left(Some(UNHEARD_PARK)).unwrap_or(UNHEARD_PARK)),
+            Enlisted::Unheard => thread::park_timeout(left(Some(UNSEEN_PARK)).unwrap_or(UNSEEN_PARK)),
             Enlisted::Asleep => {
                 while !self.is_notified() {
                     match left(None) {
@@ -179,37 +179,37 @@ impl Wait {
     }
 
     fn is_notified(&self) -> bool {
-        self.notice.as_ref().is_some_and(|notice| notice.is_given())
+        self.notified.as_ref().is_some_and(|notified| notified.is_set())
     }
 
     /// If the owner was notified: notes it, and notifies the next in turn.
     #[inline]
-    fn resume<T>(&mut self, cursor: &Cursor<T>) {
+    fn resume<T>(&mut self, cursor: &ReadCursor<T>) {
         if self.listed && self.is_notified() {
             self.listed = false;
-            cursor.core().bell.hand_on();
+            cursor.core().wait_queue.cascade();
         }
     }
 
     /// Ends the wait, leaving nothing behind; if the owner was notified, notifies the next in turn.
     #[inline]
-    pub(super) fn cancel<T>(&mut self, cursor: &Cursor<T>) {
+    pub(super) fn cancel<T>(&mut self, cursor: &ReadCursor<T>) {
         self.resume(cursor);
         if core::mem::take(&mut self.listed) {
-            cursor.core().bell.cancel(cursor.number());
+            cursor.core().wait_queue.cancel(cursor.number());
         }
     }
 
     /// Ends all waiting: the owner is going.
-    pub(super) fn finish<T>(&mut self, cursor: &Cursor<T>) {
+    pub(super) fn finish<T>(&mut self, cursor: &ReadCursor<T>) {
         self.cancel(cursor);
-        if self.notice.take().is_some() {
-            cursor.core().bell.forget(cursor.number());
+        if self.notified.take().is_some() {
+            cursor.core().wait_queue.forget(cursor.number());
         }
     }
 
     /// Finds the next event, with a little patience for a publication that is under way.
-    fn find_unhurried<T>(cursor: &mut Cursor<T>, find: &impl Find<T>) -> Option<Result<Found<T>, RecvError>> {
+    fn find_unhurried<T>(cursor: &mut ReadCursor<T>, find: &impl Find<T>) -> Option<Result<Found<T>, RecvError>> {
         for _ in 0..UNFINISHED_SPINS {
             if let Some(answer) = answer(find(cursor)) {
                 return Some(answer);
@@ -222,11 +222,11 @@ impl Wait {
         answer(find(cursor))
     }
 
-    fn enlist<T>(&mut self, cursor: &mut Cursor<T>, find: &impl Find<T>, wakee: Wakee) -> Enlisted<T> {
+    fn enlist<T>(&mut self, cursor: &mut ReadCursor<T>, find: &impl Find<T>, target: WakeTarget) -> Enlisted<T> {
         cursor.rest();
-        let notice = self.notice.get_or_insert_with(|| Arc::new(Notice::new()));
+        let notified = self.notified.get_or_insert_with(|| Arc::new(NotifiedFlag::new()));
         let core = cursor.core();
-        if !Bell::register(&core.bell, cursor.number(), notice, wakee) {
+        if !WaitQueue::register(&core.wait_queue, cursor.number(), notified, target) {
             // What is left, or the close itself, is there to be found.
             self.listed = false;
             return Enlisted::Answer(answer(find(cursor)).unwrap_or(Err(RecvError::Closed)));
@@ -244,7 +244,7 @@ impl Wait {
             }
         }
         let always_fence = core.always_fence;
-        // SeqCst: pairs with `ring.fence` and `ring_after_foreign.fence`.
+        // SeqCst: pairs with `wake.fence` and `wake_after_foreign.fence`.
         named_fence!("park.fence");
         match answer(find(cursor)) {
             Some(answer) => Enlisted::Answer(answer),

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use thiserror::Error;
 
-use crate::bus::StreamEvent;
+use crate::event::StreamEvent;
 
 /// The identity of a stored event: never given twice, not even to an event that takes another's place in its stream after a
 /// failover or a restored backup.
@@ -86,15 +86,15 @@ impl<E: StreamEvent> Record<E> {
 /// use doorbell::store::Page;
 ///
 /// let page = Page::from_events(vec![FleetEvent::custom("agent-1", "note", "hello").with_seq(1)]);
-/// assert_eq!((page.records.len(), page.trimmed_through), (1, 0));
+/// assert_eq!((page.records.len(), page.low_water), (1, 0));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Page<E> {
-    /// The records, by ascending number, without a hole: the first is the lowest above both `after` and `trimmed_through`. Fewer
+    /// The records, by ascending number, without a hole: the first is the lowest above both `after` and `low_water`. Fewer
     /// than the limit, or none, means that there were no more when the page was read.
     pub records: Vec<Record<E>>,
     /// The stream's floor: events up to this number have been removed by retention. 0 if none has.
-    pub trimmed_through: u64,
+    pub low_water: u64,
 }
 
 impl<E: StreamEvent> Page<E> {
@@ -103,7 +103,7 @@ impl<E: StreamEvent> Page<E> {
     pub fn from_events(events: Vec<E>) -> Self {
         Self {
             records: events.into_iter().map(Record::from_event).collect(),
-            trimmed_through: 0,
+            low_water: 0,
         }
     }
 }

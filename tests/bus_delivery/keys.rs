@@ -37,7 +37,7 @@ async fn p07_any_key_is_delivered() {
         let quoted = key.replace('\'', "''");
         database
             .psql(&format!(
-                "SELECT doorbell.append('{quoted}', jsonb_build_object('agent_id', '{quoted}', 'type', 'agent_connected'), ring => true)"
+                "SELECT doorbell.append('{quoted}', jsonb_build_object('agent_id', '{quoted}', 'type', 'agent_connected'), notify => true)"
             ))
             .unwrap();
         for subscription in [&mut one, &mut all] {
@@ -45,7 +45,7 @@ async fn p07_any_key_is_delivered() {
             assert_eq!((event.agent_id.as_str(), event.seq), (key, 3));
         }
     }
-    assert_eq!(here.stats().bells_forged, 0);
+    assert_eq!(here.stats().notifications_invalid, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,11 +70,11 @@ async fn p07_what_is_no_key_is_refused_before_anything_is_written() {
             ))
         ));
         expect_end(&mut refused).await;
-        let counted = bus.stats().not_in_store;
+        let counted = bus.stats().unpersisted;
         let mut stamped = note(key, "hello");
         stamped.seq = 1;
         bus.publish(stamped);
-        assert_eq!(bus.stats().not_in_store, counted + 1);
+        assert_eq!(bus.stats().unpersisted, counted + 1);
     }
     assert_eq!(database.psql("SELECT count(*) FROM doorbell.events").unwrap(), "0");
     expect_nothing(&mut all);

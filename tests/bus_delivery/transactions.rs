@@ -160,7 +160,7 @@ async fn p14_what_rolls_back_has_never_been() {
     for seq in 1..=5 {
         let mut transaction = store.pool().begin().await.unwrap();
         let rolled_back = store
-            .append_in_ringing(&mut transaction, note("agent-1", "no"))
+            .append_in_notifying(&mut transaction, note("agent-1", "no"))
             .await
             .unwrap();
         assert_eq!(rolled_back.seq, seq);

@@ -116,7 +116,7 @@ async fn what_was_written_by_hand_keeps_its_place_too() {
     ];
     for payload in by_hand {
         database
-            .psql(&format!("SELECT doorbell.append('agent-1', {payload}, ring => true)"))
+            .psql(&format!("SELECT doorbell.append('agent-1', {payload}, notify => true)"))
             .unwrap();
     }
     for seq in 1..=3 {

@@ -80,7 +80,7 @@ async fn a_slow_subscriber_that_asks_for_it_is_told_exactly_what_it_missed() {
     assert!(missed > 0, "it was slow enough");
 }
 
-/// Bells that ring again for what a new subscription may lack go through the rings, too. They are no events, and none that was missed.
+/// NotifyQueue that ring again for what a new subscription may lack go through the rings, too. They are no events, and none that was missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_bells_are_not_among_what_a_slow_subscriber_to_all_has_missed() {
     let database = Database::fresh().unwrap();

@@ -40,7 +40,7 @@ pub(crate) fn ten_thousand_idle_subscriptions_cost_next_to_nothing() {
                FROM generate_series(0, 999) AS n";
     server.psql(all).unwrap();
     server
-        .psql("SELECT count(doorbell.ring('agent-' || n, 1)::text) FROM generate_series(0, 999) AS n")
+        .psql("SELECT count(doorbell.notify_events('agent-' || n, 1)::text) FROM generate_series(0, 999) AS n")
         .unwrap();
     assert_eq!(child.line(), format!("{SUBSCRIPTIONS} heard"));
 }

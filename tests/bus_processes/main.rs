@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match words[..] {
-        ["child", "late-ringer", url] => ringing::late_ringer(url),
+        ["child", "late-ringer", url] => ringing::late_watchdog(url),
         ["child", "idler", url] => idling::idler(url),
         ["child", "leaver", url, how] => leaving::leaver(url, how),
         ["chaos", seconds] => run_chaos(Duration::from_secs(number(seconds)), random::seed()),

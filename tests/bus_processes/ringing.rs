@@ -43,27 +43,27 @@ pub(crate) fn p04_a_publisher_is_killed_between_commit_and_bell() {
             // A tenth more by the jitter, and some for a busy machine.
             assert!(killed.elapsed() < SWEEP * 3, "{:?}", killed.elapsed());
         }
-        assert!(bus.stats().repairs >= 1, "{:?}", bus.stats());
+        assert!(bus.stats().missed_recovered >= 1, "{:?}", bus.stats());
     });
 }
 
 /// Rings for its first event at once, and would ring for its second one a minute later.
-pub(crate) fn late_ringer(url: &str) {
+pub(crate) fn late_watchdog(url: &str) {
     runtime().block_on(async {
         let store = PostgresStore::connect(url).await.unwrap();
         let bus = DistributedBus::builder(Arc::new(store))
             .url(url)
-            .bell_spacing(Duration::from_secs(60))
+            .notify_interval(Duration::from_secs(60))
             .connect()
             .await
             .unwrap();
         let note = |text| FleetEvent::custom("agent-1", "note", text);
         bus.append_and_publish(note("rung for")).await.unwrap();
-        while bus.stats().bells_sent == 0 {
+        while bus.stats().notifications_sent == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         bus.append_and_publish(note("not rung for")).await.unwrap();
-        assert_eq!(bus.stats().bells_sent, 1);
+        assert_eq!(bus.stats().notifications_sent, 1);
         say("committed");
         end().await;
     });

@@ -110,7 +110,7 @@ async fn a_dropped_future_leaves_no_registration() {
     let proxy = Proxy::before(server.port()).await;
     let mux = ListenMultiplexer::builder()
         .url(&proxy.url("postgres"))
-        .linger(Duration::ZERO)
+        .unlisten_delay(Duration::ZERO)
         .connect()
         .await
         .unwrap();

@@ -35,7 +35,7 @@ async fn p6_churn_loses_nothing_and_leaves_nothing() {
     let server = Server::start().unwrap();
     let mux = ListenMultiplexer::builder()
         .url(&server.url())
-        .linger(Duration::from_millis(1))
+        .unlisten_delay(Duration::from_millis(1))
         .application_name("churn")
         .channel_capacity(std::num::NonZeroUsize::new(4096).unwrap())
         .connect()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use doorbell::listen::{Backoff, ListenConfig, ListenError, ListenMultiplexer, ListenState};
+use doorbell::listen::{Backoff, ConfigError, ListenConfig, ListenError, ListenMultiplexer, ListenState};
 use throwaway_postgres::{Database, Server};
 
 use crate::support::{notification, until, within};
@@ -28,7 +28,7 @@ async fn a_wrong_password_is_an_error_and_a_right_one_later_is_used() {
         let (asked, right) = (asked.clone(), server.url());
         move || match asked.fetch_add(1, Ordering::Relaxed) {
             0 => Ok(wrong.clone().into()),
-            1 => Err(ListenError::Config("the vault does not answer".to_owned())),
+            1 => Err(ConfigError::new("the vault does not answer")),
             _ => right.parse::<ListenConfig>(),
         }
     };

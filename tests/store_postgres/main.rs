@@ -29,7 +29,7 @@ async fn the_suite_over_postgres() {
         knows_history: true,
     };
     let fresh = async || {
-        store.psql("TRUNCATE doorbell.events, doorbell.floors");
+        store.psql("TRUNCATE doorbell.events, doorbell.low_water_marks");
         Arc::new((*store).clone()) as Arc<dyn doorbell::store::Store>
     };
     store_suite::run(fresh, abilities).await;

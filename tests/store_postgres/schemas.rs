@@ -26,7 +26,10 @@ async fn eight_migrate_at_once() {
     let store = PostgresStore::connect(&database.url()).await.unwrap();
     store.migrate().await.unwrap();
     assert_eq!(store.high_water("a").await.unwrap(), 8);
-    assert_eq!(database.psql("SELECT count(*) FROM doorbell.incarnation").unwrap(), "1");
+    assert_eq!(
+        database.psql("SELECT count(*) FROM doorbell.history_identity").unwrap(),
+        "1"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,7 +21,7 @@ async fn psql_and_a_trigger_append_and_ring() {
 
     let connected = r#"'{"agent_id": "a:b", "type": "agent_connected"}'"#;
     assert_eq!(
-        store.psql(&format!("SELECT doorbell.append('a:b', {connected}, ring => true)")),
+        store.psql(&format!("SELECT doorbell.append('a:b', {connected}, notify => true)")),
         "1"
     );
     assert_eq!(heard(&mut listener).await, on("a:b:1"));
@@ -31,15 +31,15 @@ async fn psql_and_a_trigger_append_and_ring() {
     );
     assert_eq!(heard(&mut listener).await, ("other".to_owned(), "a:b:2".to_owned()));
     let batch = format!(
-        "SELECT doorbell.append_many(array['a:b', 'a:b'], array[{connected}, {connected}]::jsonb[], ring => true)"
+        "SELECT doorbell.append_many(array['a:b', 'a:b'], array[{connected}, {connected}]::jsonb[], notify => true)"
     );
     assert_eq!(store.psql(&batch), "{3,4}");
     assert_eq!(heard(&mut listener).await, on("a:b:3-4"));
-    store.psql("SELECT doorbell.ring('a:b', 4)");
+    store.psql("SELECT doorbell.notify_events('a:b', 4)");
     assert_eq!(heard(&mut listener).await, on("a:b:4"));
-    store.psql("SELECT doorbell.ring('a:b', 1, 4)");
+    store.psql("SELECT doorbell.notify_events('a:b', 1, 4)");
     assert_eq!(heard(&mut listener).await, on("a:b:1-4"));
-    store.psql("SELECT doorbell.ring('a:b', 1, 'other')");
+    store.psql("SELECT doorbell.notify_events('a:b', 1, 'other')");
     assert_eq!(heard(&mut listener).await.0, "other");
     let records = store.replay("a:b", 0, 10).await.unwrap().records;
     assert_eq!(
@@ -73,11 +73,11 @@ async fn psql_and_a_trigger_append_and_ring() {
     // In a transaction of Rust's.
     let mut transaction = store.pool().begin().await.unwrap();
     store
-        .append_in_ringing(&mut transaction, event("r", "1"))
+        .append_in_notifying(&mut transaction, event("r", "1"))
         .await
         .unwrap();
     store
-        .append_batch_in_ringing(&mut transaction, vec![event("r", "2"), event("r", "3")])
+        .append_batch_in_notifying(&mut transaction, vec![event("r", "2"), event("r", "3")])
         .await
         .unwrap();
     transaction.commit().await.unwrap();
@@ -192,7 +192,7 @@ async fn every_look_is_a_probe_of_an_index() {
     for key in ["a", "b"] {
         store.append(event(key, "1")).await.unwrap();
     }
-    store.psql("ANALYZE doorbell.events, doorbell.floors");
+    store.psql("ANALYZE doorbell.events, doorbell.low_water_marks");
     let mut connection = store.pool().acquire().await.unwrap();
     let watermark: String = sqlx::query_scalar("SELECT watermark::text FROM doorbell.changed_since(NULL, 10)")
         .fetch_one(&mut *connection)
@@ -228,7 +228,7 @@ async fn every_look_is_a_probe_of_an_index() {
     let mut transaction = sqlx::Connection::begin(&mut *connection).await.unwrap();
     use_all(&mut transaction).await;
     let read: i64 = sqlx::query_scalar(scans).fetch_one(&mut *transaction).await.unwrap();
-    // `incarnation` has one row, which is read as it lies.
+    // `history_identity` has one row, which is read as it lies.
     assert!(read < 100, "{read} rows read by sequential scans");
     transaction.rollback().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Retention: floors, numbers that go on, bounded steps, and readers and writers meanwhile.
+//! Retention: low_water_marks, numbers that go on, bounded steps, and readers and writers meanwhile.
 
 use std::time::Duration;
 
@@ -26,11 +26,11 @@ async fn the_floor_is_reported_and_the_numbers_go_on() {
     assert_eq!(store.trim("nobody", 7).await.unwrap(), 0);
     for after in [0, 5, 2_400] {
         let page = store.replay("a", after, 10).await.unwrap();
-        assert_eq!((page.trimmed_through, page.records[0].seq), (2_400, 2_401));
+        assert_eq!((page.low_water, page.records[0].seq), (2_400, 2_401));
     }
     assert_eq!(store.trim("a", u64::MAX).await.unwrap(), 100);
     let page = store.replay("a", 0, 10).await.unwrap();
-    assert_eq!((page.trimmed_through, page.records.len()), (2_500, 0));
+    assert_eq!((page.low_water, page.records.len()), (2_500, 0));
     assert_eq!(store.high_waters(&["a".into(), "b".into()]).await.unwrap(), [2_500, 3]);
     let conflict = store.append(event("a", "x").with_seq(1)).await;
     assert!(
@@ -81,11 +81,11 @@ async fn what_is_old_goes() {
     );
     assert_eq!(store.trim_older_than(Duration::MAX).await.unwrap(), 0);
     assert_eq!(store.trim_older_than(hour).await.unwrap(), 1_200 + 1_100 + 2);
-    let mut floors = Vec::new();
+    let mut low_water_marks = Vec::new();
     for key in ["old", "both", "young", "clock"] {
-        floors.push(store.replay(key, 0, 1).await.unwrap().trimmed_through);
+        low_water_marks.push(store.replay(key, 0, 1).await.unwrap().low_water);
     }
-    assert_eq!(floors, [1_200, 1_100, 0, 2]);
+    assert_eq!(low_water_marks, [1_200, 1_100, 0, 2]);
     assert_eq!(store.trim_older_than(hour).await.unwrap(), 0);
 }
 
@@ -115,7 +115,7 @@ async fn trimming_while_others_append_and_read() {
     while after < 300 {
         let page = store.replay("a", after, 7).await.unwrap();
         for record in &page.records {
-            assert_eq!(record.seq, after.max(page.trimmed_through) + 1);
+            assert_eq!(record.seq, after.max(page.low_water) + 1);
             after = record.seq;
         }
     }

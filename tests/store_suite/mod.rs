@@ -38,7 +38,7 @@ pub(crate) async fn read_all(store: &dyn Store, stream_key: &str, after: u64, li
         assert!(page.records.len() <= limit);
         let count = page.records.len();
         for record in page.records {
-            assert_eq!(record.seq, after.max(page.trimmed_through) + 1, "a hole");
+            assert_eq!(record.seq, after.max(page.low_water) + 1, "a hole");
             let event = record.event.unwrap();
             assert_eq!(event.seq(), record.seq);
             after = record.seq;
@@ -69,7 +69,7 @@ pub(crate) async fn numbers_and_pages(store: Arc<dyn Store>) {
     for beyond in [10, 11, u64::from(u32::MAX), i64::MAX as u64, u64::MAX] {
         let page = store.replay("a", beyond, 5).await.unwrap();
         assert!(page.records.is_empty());
-        assert_eq!(page.trimmed_through, 0);
+        assert_eq!(page.low_water, 0);
     }
 }
 

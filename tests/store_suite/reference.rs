@@ -40,7 +40,7 @@ pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 #[derive(Default)]
 struct Stream {
-    trimmed_through: u64,
+    low_water: u64,
     high_water: u64,
 }
 
@@ -105,12 +105,12 @@ pub(crate) async fn run(store: &dyn Store, trim: impl AsyncFn(&str, u64) -> u64,
             }
             Op::Trim(stream, count) => {
                 let state = streams.get_mut(&stream).unwrap();
-                let through = (state.trimmed_through + count).min(state.high_water);
+                let through = (state.low_water + count).min(state.high_water);
                 assert_eq!(
-                    trim(&keys[stream], state.trimmed_through + count).await,
-                    through - state.trimmed_through
+                    trim(&keys[stream], state.low_water + count).await,
+                    through - state.low_water
                 );
-                state.trimmed_through = through;
+                state.low_water = through;
             }
             Op::Replay(after, limit) => {
                 let ranges: Vec<ReplayRange> = keys
@@ -122,8 +122,8 @@ pub(crate) async fn run(store: &dyn Store, trim: impl AsyncFn(&str, u64) -> u64,
                     .collect();
                 let pages = store.replay_many(&ranges, limit).await.unwrap();
                 for (page, (stream, state)) in pages.iter().zip(&streams) {
-                    assert_eq!(page.trimmed_through, state.trimmed_through);
-                    let expected: Vec<_> = (after.max(state.trimmed_through) + 1..=state.high_water)
+                    assert_eq!(page.low_water, state.low_water);
+                    let expected: Vec<_> = (after.max(state.low_water) + 1..=state.high_water)
                         .take(limit)
                         .map(|seq| event(&keys[*stream], &text(seq)).with_seq(seq))
                         .collect();

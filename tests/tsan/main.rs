@@ -48,7 +48,7 @@ fn main() {
     stuck_publishers(3);
     values_that_are_dropped();
     handles_that_come_and_go();
-    for (wake, backstop) in [(Wake::HandOn, true), (Wake::HandOn, false), (Wake::All, true)] {
+    for (wake, backstop) in [(Wake::Cascade, true), (Wake::Cascade, false), (Wake::All, true)] {
         waiting::tasks_and_threads(wake, backstop);
     }
     println!("tsan harness: every thread has joined");

@@ -76,7 +76,7 @@ fn await_all(mut subscriber: Subscriber<Sealed>, arrived: &AtomicU64, way: u64) 
 }
 
 pub(crate) fn tasks_and_threads(wake: doorbell::ring::Wake, backstop: bool) {
-    let builder = Builder::new(4).wake(wake).backstop(backstop);
+    let builder = Builder::new(4).wake(wake).wake_watchdog(backstop);
     let (publisher, subscriber) = builder.channel::<Sealed>().unwrap();
     let arrived = shared(AtomicU64::new(0));
     let mut threads = Vec::new();

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Error;
-use crate::account::Account;
-use crate::base::Base;
 use crate::command::run;
+use crate::os_user::Account;
+use crate::shared_dir::Base;
 
 /// The environment variable that names the directory of the programs.
 const VARIABLE: &str = "DOORBELL_PG_BIN";

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::Error;
-use crate::account::Account;
 use crate::builder::Builder;
+use crate::os_user::Account;
 
 /// Beside `postgresql.conf`, which includes it. On the command line the settings would outrank `ALTER SYSTEM`.
 const FILE: &str = "throwaway.conf";

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::account::Account;
+use crate::os_user::Account;
 use crate::{Error, Server, binaries, sql, url};
 
 /// A fresh, empty database, dropped with its handle.

@@ -41,9 +41,7 @@
 //!
 //! Linux only: processes are found in `/proc`.
 
-mod account;
 mod backends;
-mod base;
 mod binaries;
 mod builder;
 mod command;
@@ -51,11 +49,13 @@ mod config;
 mod database;
 mod dump;
 mod error;
+mod os_user;
 mod pooler;
 mod port;
 mod postmaster;
 mod processes;
 mod server;
+mod shared_dir;
 mod sql;
 mod standby;
 mod template;

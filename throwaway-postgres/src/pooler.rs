@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::account::Account;
-use crate::base::Base;
+use crate::os_user::Account;
 use crate::port::Port;
+use crate::shared_dir::Base;
 use crate::watchdog::Home;
 use crate::{Error, Server, config, template, url};
 

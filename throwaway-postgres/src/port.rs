@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, TcpListener};
 
 use crate::Error;
-use crate::base::Base;
+use crate::shared_dir::Base;
 
 /// Below the range from which Linux takes the ports of outgoing connections: one of those must not take the place of a server
 /// that is being restarted.

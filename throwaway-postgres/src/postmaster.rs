@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::Error;
-use crate::account::Account;
 use crate::binaries::Binaries;
+use crate::os_user::Account;
 use crate::processes;
 
 /// How long a server may take to get ready: a crash recovery is part of it.

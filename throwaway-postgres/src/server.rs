@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::account::Account;
-use crate::base::Base;
 use crate::binaries::Binaries;
 use crate::builder::Builder;
+use crate::os_user::Account;
 use crate::port::Port;
 use crate::postmaster::{Postmaster, log_end};
+use crate::shared_dir::Base;
 use crate::watchdog::Home;
 use crate::{Error, config, template, url};
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::account::Account;
 use crate::command::run;
+use crate::os_user::Account;
 use crate::{Error, Server};
 
 /// How long a change of settings may take to reach new connections.

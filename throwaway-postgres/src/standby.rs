@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::base::Base;
 use crate::command::run;
+use crate::shared_dir::Base;
 use crate::watchdog::Home;
 use crate::{Error, Server};
 

@@ -7,12 +7,12 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::Error;
-use crate::account::Account;
-use crate::base::Base;
 use crate::binaries::Binaries;
 use crate::builder::Builder;
 use crate::command::run;
 use crate::config;
+use crate::os_user::Account;
+use crate::shared_dir::Base;
 
 /// The user that `initdb` creates.
 pub(crate) const USER: &str = "postgres";

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use crate::Error;
-use crate::account::Account;
+use crate::os_user::Account;
 
 /// Waits for the end of its standard input, which comes with our end at the latest; then ends every process that works inside
 /// the directory and removes it. Running as the server's user, it cannot hurt anybody else's.

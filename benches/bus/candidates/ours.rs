@@ -14,7 +14,7 @@ use crate::bus::tick::Tick;
 
 /// Whether and how a bell goes with an append.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Bells {
+pub(crate) enum NotifyQueue {
     /// After the commit, by the bus: what the bus does unless told otherwise.
     After,
     /// In the transaction, which holds up every other commit that rings, in the whole server.
@@ -26,11 +26,11 @@ pub(crate) enum Bells {
 pub(crate) struct Ours {
     store: Arc<PostgresStore<Tick>>,
     bus: Option<DistributedBus<Tick>>,
-    bells: Bells,
+    bells: NotifyQueue,
 }
 
 impl Ours {
-    pub(crate) async fn connect(url: &str, connections: u32, bells: Bells) -> Result<Self, Failure> {
+    pub(crate) async fn connect(url: &str, connections: u32, bells: NotifyQueue) -> Result<Self, Failure> {
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .test_before_acquire(false)
@@ -39,9 +39,9 @@ impl Ours {
         let store = Arc::new(PostgresStore::<Tick>::builder().build(pool.clone()));
         store.migrate().await?;
         let bus = match bells {
-            Bells::Off => None,
+            NotifyQueue::Off => None,
             // One pool for the store and the bells.
-            Bells::After | Bells::InTransaction => {
+            NotifyQueue::After | NotifyQueue::InTransaction => {
                 Some(DistributedBus::builder(store.clone()).pool(pool).connect().await?)
             }
         };
@@ -86,13 +86,13 @@ impl Candidate for Ours {
     async fn publish(&self, tick: Tick) -> Result<(), Failure> {
         let tick = unstamped(tick);
         match (self.bells, &self.bus) {
-            (Bells::After, Some(bus)) => {
+            (NotifyQueue::After, Some(bus)) => {
                 bus.append_and_publish(tick).await?;
             }
-            (Bells::InTransaction, _) => {
+            (NotifyQueue::InTransaction, _) => {
                 // One statement is one transaction.
                 let mut connection = self.store.pool().acquire().await?;
-                self.store.append_in_ringing(&mut connection, tick).await?;
+                self.store.append_in_notifying(&mut connection, tick).await?;
             }
             _ => {
                 self.store.append(tick).await?;

@@ -1,8 +1,8 @@
 //! `doorbell::listen::config` without the encryption itself, which would read whatever files the text names.
 
-#[path = "../../../src/listen/config/mode.rs"]
+#[path = "../../../src/pg/config/ssl_mode.rs"]
 mod mode;
-#[path = "../../../src/listen/config/text.rs"]
+#[path = "../../../src/pg/config/parse.rs"]
 mod text;
 
 use self::mode::{Certificates, Mode};

@@ -9,5 +9,5 @@ mod writer;
 pub(crate) use ledger::{Ledger, Token};
 pub(crate) use reader::{History, Reader, Step};
 pub(crate) use waiting::Waiting;
-pub(crate) use waker::Bell;
+pub(crate) use waker::WaitQueue;
 pub(crate) use writer::Writer;

@@ -1,12 +1,12 @@
 //! A subscriber that is polled by hand: it never blocks, so the model can tell afterwards whether it was woken.
 
-use super::{Bell, Reader, Step};
-use crate::ringer;
+use super::{WaitQueue, Reader, Step};
+use crate::wake_watchdog;
 use std::task::{Context, Poll};
 
 pub(crate) struct Waiting {
     pub(crate) reader: Reader,
-    bell: Bell,
+    wait_queue: WaitQueue,
     heard: usize,
     pub(crate) outcome: Option<Step>,
 }
@@ -15,7 +15,7 @@ impl Waiting {
     pub(crate) fn new(reader: Reader) -> Self {
         Self {
             reader,
-            bell: Bell::default(),
+            wait_queue: WaitQueue::default(),
             heard: 0,
             outcome: None,
         }
@@ -26,9 +26,9 @@ impl Waiting {
         if self.outcome.is_some() {
             return;
         }
-        self.heard = self.bell.rings();
+        self.heard = self.wait_queue.rings();
         let before = self.reader.subscriber.position();
-        let waker = self.bell.waker();
+        let waker = self.wait_queue.waker();
         let polled = self.reader.subscriber.poll_recv(&mut Context::from_waker(&waker));
         if let Poll::Ready(result) = polled {
             let seq = self.reader.subscriber.position().saturating_sub(1).max(before);
@@ -39,7 +39,7 @@ impl Waiting {
 
     /// Was it woken since it was last polled?
     pub(crate) fn is_rung(&self) -> bool {
-        self.bell.rings() > self.heard
+        self.wait_queue.rings() > self.heard
     }
 
     /// Polls if it was woken, when one publication is all there is: then the event must be there.
@@ -61,9 +61,9 @@ impl Waiting {
             if waiting.iter().all(|one| one.outcome.is_some()) {
                 return;
             }
-            assert!(turns_left > 0 && ringer::is_there(), "a wake-up was lost");
+            assert!(turns_left > 0 && wake_watchdog::is_there(), "a wake-up was lost");
             turns_left -= 1;
-            ringer::turn();
+            wake_watchdog::turn();
         }
     }
 }

@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 
 /// Counts the wake-ups of the wakers made from it, and how many of those exist.
 #[derive(Clone, Default)]
-pub(crate) struct Bell(Arc<Count>);
+pub(crate) struct WaitQueue(Arc<Count>);
 
 #[derive(Default)]
 struct Count(AtomicUsize);
@@ -21,7 +21,7 @@ impl Wake for Count {
     }
 }
 
-impl Bell {
+impl WaitQueue {
     pub(crate) fn waker(&self) -> Waker {
         Waker::from(self.0.clone())
     }

@@ -1,7 +1,7 @@
 //! The drop-in: waiting until nobody receives, counting handles, and weak senders.
 
 use crate::broadcast::{self, Closed, error::TryRecvError};
-use crate::check::{Bell, Ledger};
+use crate::check::{WaitQueue, Ledger};
 use crate::registry::{Bound, Model};
 use loom::thread;
 use std::future::Future;
@@ -47,51 +47,51 @@ pub(crate) const MODELS: &[Model] = &[
     },
 ];
 
-fn poll(closed: &mut Pin<&mut Closed<'_>>, bell: &Bell) -> Poll<()> {
-    closed.as_mut().poll(&mut Context::from_waker(&bell.waker()))
+fn poll(closed: &mut Pin<&mut Closed<'_>>, wait_queue: &WaitQueue) -> Poll<()> {
+    closed.as_mut().poll(&mut Context::from_waker(&wait_queue.waker()))
 }
 
 fn closed_against_the_last_drop() {
     let (tx, rx) = broadcast::channel::<u8>(1);
-    let bell = Bell::default();
+    let wait_queue = WaitQueue::default();
     let leaving = thread::spawn(move || drop(rx));
     {
         let mut closed = pin!(tx.closed());
-        let pending = poll(&mut closed, &bell).is_pending();
+        let pending = poll(&mut closed, &wait_queue).is_pending();
         leaving.join().unwrap();
-        assert_eq!(bell.rings(), usize::from(pending), "woken if it waited");
-        assert!(poll(&mut closed, &bell).is_ready());
+        assert_eq!(wait_queue.rings(), usize::from(pending), "woken if it waited");
+        assert!(poll(&mut closed, &wait_queue).is_ready());
     }
-    assert_eq!(bell.wakers(), 0, "a waker was left behind");
+    assert_eq!(wait_queue.wakers(), 0, "a waker was left behind");
 }
 
 fn closed_against_two_drops() {
     let (tx, first) = broadcast::channel::<u8>(1);
     let second = tx.subscribe();
-    let bell = Bell::default();
+    let wait_queue = WaitQueue::default();
     let leaving = thread::spawn(move || drop(first));
     let mut closed = pin!(tx.closed());
-    assert!(poll(&mut closed, &bell).is_pending(), "the second is there");
+    assert!(poll(&mut closed, &wait_queue).is_pending(), "the second is there");
     drop(second);
     leaving.join().unwrap();
-    assert_eq!(bell.rings(), 1, "woken by the last");
-    assert!(poll(&mut closed, &bell).is_ready());
+    assert_eq!(wait_queue.rings(), 1, "woken by the last");
+    assert!(poll(&mut closed, &wait_queue).is_ready());
 }
 
 /// Somebody comes before the wait has been polled again: it goes on.
 fn closed_against_subscribe() {
     let (tx, rx) = broadcast::channel::<u8>(1);
-    let bell = Bell::default();
+    let wait_queue = WaitQueue::default();
     let mut closed = pin!(tx.closed());
-    assert!(poll(&mut closed, &bell).is_pending());
+    assert!(poll(&mut closed, &wait_queue).is_pending());
     let leaving = thread::spawn(move || drop(rx));
     let late = tx.subscribe();
-    assert!(poll(&mut closed, &bell).is_pending(), "one is there");
+    assert!(poll(&mut closed, &wait_queue).is_pending(), "one is there");
     leaving.join().unwrap();
-    let before = bell.rings();
+    let before = wait_queue.rings();
     drop(late);
-    assert_eq!(bell.rings(), before + 1, "woken by the last, who left just now");
-    assert!(poll(&mut closed, &bell).is_ready());
+    assert_eq!(wait_queue.rings(), before + 1, "woken by the last, who left just now");
+    assert!(poll(&mut closed, &wait_queue).is_ready());
 }
 
 /// Either the channel stays open for the upgraded sender, or it is closed for good.
@@ -122,10 +122,10 @@ fn weak_sender_against_the_last() {
 fn send_wakes_everybody() {
     let (tx, mut late) = broadcast::channel::<u8>(1);
     let mut receivers = [tx.subscribe(), tx.subscribe(), tx.subscribe()];
-    let bell = Bell::default();
+    let wait_queue = WaitQueue::default();
     let mut waits: Vec<_> = receivers.iter_mut().map(|rx| Box::pin(rx.recv())).collect();
     for wait in &mut waits {
-        let polled = wait.as_mut().poll(&mut Context::from_waker(&bell.waker()));
+        let polled = wait.as_mut().poll(&mut Context::from_waker(&wait_queue.waker()));
         assert!(polled.is_pending());
     }
     let waiting = thread::spawn(move || {
@@ -134,7 +134,7 @@ fn send_wakes_everybody() {
     });
     assert_eq!(tx.send(1).ok(), Some(4));
     let mut late = waiting.join().unwrap();
-    assert_eq!(bell.rings(), 3, "who waited is woken, and once");
+    assert_eq!(wait_queue.rings(), 3, "who waited is woken, and once");
     assert_eq!(late.try_recv().unwrap_or(1), 1);
 }
 

@@ -6,7 +6,7 @@
 use crate::check::{History, Ledger, Reader, Token, Writer};
 use crate::registry::Model;
 use crate::ring::{self, Publisher};
-use crate::ringer;
+use crate::wake_watchdog;
 use loom::thread::{self, JoinHandle};
 
 mod batch;
@@ -63,10 +63,10 @@ fn publishing(mut writer: Writer, work: impl FnOnce(&mut Writer) + 'static) -> J
 }
 
 /// Runs a model in which there is a ringer.
-fn with_ringer(run: fn()) {
-    ringer::start();
+fn with_watchdog(run: fn()) {
+    wake_watchdog::start();
     run();
-    ringer::stop();
+    wake_watchdog::stop();
 }
 
 /// The end of most models: everything published is accounted for, and nothing was kept or dropped twice.

@@ -1,7 +1,7 @@
 //! One subscriber waits while events are published: it never sleeps through one.
 
-use super::{channel, conclude, publishing, with_ringer};
-use crate::check::{Bell, Ledger, Reader, Step, Waiting, Writer};
+use super::{channel, conclude, publishing, with_watchdog};
+use crate::check::{WaitQueue, Ledger, Reader, Step, Waiting, Writer};
 use crate::registry::{Bound, Model};
 use crate::ring::{self, Builder, Start};
 use loom::thread;
@@ -50,40 +50,40 @@ pub(crate) const MODELS: &[Model] = &[
         name: "task_waits_against_publish",
         clauses: &[9],
         bound: Bound::Exhaustive,
-        run: || with_ringer(task_waits_against_publish),
+        run: || with_watchdog(task_waits_against_publish),
     },
     Model {
-        name: "task_waits_without_a_ringer",
+        name: "task_waits_without_a_watchdog",
         clauses: &[9],
         bound: Bound::Preemptions(3),
         run: task_waits_against_publish,
     },
     Model {
-        name: "park_without_backstop",
+        name: "park_without_watchdog",
         clauses: &[9],
         bound: Bound::Exhaustive,
         run: || {
-            park_without_backstop(|writer| {
+            park_without_watchdog(|writer| {
                 writer.publish();
             })
         },
     },
     Model {
-        name: "park_without_backstop_against_publish_with",
+        name: "park_without_watchdog_against_publish_with",
         clauses: &[9],
         bound: Bound::Exhaustive,
         run: || {
-            park_without_backstop(|writer| {
+            park_without_watchdog(|writer| {
                 writer.publish_with();
             })
         },
     },
     Model {
-        name: "park_without_backstop_against_batch",
+        name: "park_without_watchdog_against_batch",
         clauses: &[9],
         bound: Bound::Exhaustive,
         run: || {
-            park_without_backstop(|writer| {
+            park_without_watchdog(|writer| {
                 writer.publish_batch(1, 0);
             })
         },
@@ -101,7 +101,7 @@ pub(crate) const MODELS: &[Model] = &[
         run: || newcomer_parks(true),
     },
     Model {
-        name: "newcomer_parks_without_backstop",
+        name: "newcomer_parks_without_watchdog",
         clauses: &[9],
         bound: Bound::Preemptions(3),
         run: || newcomer_parks(false),
@@ -181,9 +181,9 @@ fn task_waits_against_publish() {
 }
 
 /// The only subscriber comes while its event is published, and waits for it: a publisher that found nobody there does not fence.
-fn newcomer_parks(backstop: bool) {
+fn newcomer_parks(wake_watchdog: bool) {
     let ledger = Ledger::default();
-    let (publisher, subscriber) = Builder::new(2).backstop(backstop).channel().unwrap();
+    let (publisher, subscriber) = Builder::new(2).wake_watchdog(wake_watchdog).channel().unwrap();
     drop(subscriber);
     let writer = Writer::new(publisher, &ledger);
     let keeps_open = writer.another();
@@ -217,9 +217,9 @@ fn newcomer_task() {
 }
 
 /// No ringer: the publisher must see the subscriber waiting, whatever it was doing when the subscriber came.
-fn park_without_backstop(publish: fn(&mut Writer)) {
+fn park_without_watchdog(publish: fn(&mut Writer)) {
     let ledger = Ledger::default();
-    let (publisher, subscriber) = Builder::new(2).backstop(false).channel().unwrap();
+    let (publisher, subscriber) = Builder::new(2).wake_watchdog(false).channel().unwrap();
     let writer = Writer::new(publisher, &ledger);
     let mut reader = Reader::new(subscriber);
     let keeps_open = writer.another();
@@ -247,7 +247,7 @@ fn park_against_unique_publisher() {
 /// The subscriber comes while 1 is claimed and unfinished, and 2 is published meanwhile.
 fn park_behind_an_unfinished_publish() {
     let ledger = Ledger::default();
-    let (publisher, subscriber) = Builder::new(2).backstop(false).channel().unwrap();
+    let (publisher, subscriber) = Builder::new(2).wake_watchdog(false).channel().unwrap();
     let mut writer = Writer::new(publisher, &ledger);
     let mut reader = Reader::new(subscriber);
     let slow = writer.publisher.clone();
@@ -271,11 +271,11 @@ fn park_cancelled(again: bool) {
     let ledger = Ledger::default();
     let (writer, mut reader) = channel(1, &ledger);
     let keeps_open = writer.another();
-    let bell = Bell::default();
+    let wait_queue = WaitQueue::default();
     let publisher = publishing(writer, |writer| {
         writer.publish();
     });
-    let waker = bell.waker();
+    let waker = wait_queue.waker();
     let polled = {
         let mut wait = pin!(reader.subscriber.recv_seq());
         wait.as_mut().poll(&mut Context::from_waker(&waker))
@@ -294,7 +294,7 @@ fn park_cancelled(again: bool) {
         }
     }
     let history = publisher.join().unwrap();
-    assert_eq!(bell.wakers(), 0, "a waker was left behind");
+    assert_eq!(wait_queue.wakers(), 0, "a waker was left behind");
     drop(keeps_open);
     conclude(reader, &history, &ledger);
 }

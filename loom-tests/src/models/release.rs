@@ -1,6 +1,6 @@
 //! The drop-in's rule: the last receiver takes what is retained with it, whoever sends meanwhile.
 
-use crate::check::{Bell, Ledger, Token};
+use crate::check::{WaitQueue, Ledger, Token};
 use crate::registry::{Bound, Model};
 use crate::ring::{self, Builder, Publisher, Subscriber, TryRecvError};
 use loom::thread;
@@ -103,26 +103,26 @@ fn receiver_comes_while_releasing() {
 fn absence_is_noticed() {
     let (publisher, subscriber) = releasing(1);
     let second = subscriber.clone();
-    let bell = Bell::default();
+    let wait_queue = WaitQueue::default();
     let leaving = thread::spawn(move || drop(second));
-    let waker = bell.waker();
+    let waker = wait_queue.waker();
     let mut ticket = None;
     let gone = thread::spawn(move || drop(subscriber));
     let ready = publisher
-        .presence()
+        .counts()
         .poll_absence(&mut ticket, &Context::from_waker(&waker))
         .is_ready();
     leaving.join().unwrap();
     gone.join().unwrap();
     assert_ne!(
         ready,
-        bell.rings() != 0,
+        wait_queue.rings() != 0,
         "either nobody was there, or the last one rings"
     );
     if let Some(ticket) = ticket {
-        publisher.presence().forget(ticket);
+        publisher.counts().forget(ticket);
     }
     drop(waker);
-    assert_eq!(bell.wakers(), 0, "a waker was left behind");
+    assert_eq!(wait_queue.wakers(), 0, "a waker was left behind");
     drop(publisher);
 }

@@ -1,7 +1,7 @@
 //! Several subscribers wait: a publication wakes one, who wakes the next.
 
-use super::{channel, publishing, with_ringer};
-use crate::check::{Bell, History, Ledger, Reader, Waiting};
+use super::{channel, publishing, with_watchdog};
+use crate::check::{WaitQueue, History, Ledger, Reader, Waiting};
 use crate::registry::{Bound, Model};
 use loom::thread;
 use std::future::Future;
@@ -13,25 +13,25 @@ pub(crate) const MODELS: &[Model] = &[
         name: "registration_lock_held",
         clauses: &[2, 9],
         bound: Bound::Preemptions(3),
-        run: || with_ringer(registration_lock_held),
+        run: || with_watchdog(registration_lock_held),
     },
     Model {
-        name: "hand_on_along_a_chain",
+        name: "cascade_along_a_chain",
         clauses: &[9],
         bound: Bound::Preemptions(3),
-        run: hand_on_along_a_chain,
+        run: cascade_along_a_chain,
     },
     Model {
-        name: "hand_on_with_a_dropped_waiter",
+        name: "cascade_with_a_dropped_waiter",
         clauses: &[8, 9],
         bound: Bound::Preemptions(3),
-        run: hand_on_with_a_dropped_waiter,
+        run: cascade_with_a_dropped_waiter,
     },
     Model {
-        name: "hand_on_with_a_dropped_subscriber",
+        name: "cascade_with_a_dropped_subscriber",
         clauses: &[8, 9],
         bound: Bound::Preemptions(3),
-        run: hand_on_with_a_dropped_subscriber,
+        run: cascade_with_a_dropped_subscriber,
     },
     Model {
         name: "two_publications_one_waiter",
@@ -79,7 +79,7 @@ fn registration_lock_held() {
 }
 
 /// Three wait already; the woken run while the publisher is still at work.
-fn hand_on_along_a_chain() {
+fn cascade_along_a_chain() {
     let ledger = Ledger::default();
     let (writer, reader) = channel(1, &ledger);
     let keeps_open = writer.another();
@@ -101,13 +101,13 @@ fn hand_on_along_a_chain() {
 }
 
 /// The first of the waiters gives up while the publisher may have chosen it to be woken; the second must hear of it.
-fn hand_on_with_a_dropped_waiter() {
+fn cascade_with_a_dropped_waiter() {
     let ledger = Ledger::default();
     let (writer, mut reader) = channel(1, &ledger);
     let keeps_open = writer.another();
     let second = waiting(&reader);
-    let bell = Bell::default();
-    let waker = bell.waker();
+    let wait_queue = WaitQueue::default();
+    let waker = wait_queue.waker();
     let publisher;
     let mut all = vec![second];
     {
@@ -124,14 +124,14 @@ fn hand_on_with_a_dropped_waiter() {
     let history = publisher.join().unwrap();
     Waiting::run_to_the_end(&mut all);
     drop(waker);
-    assert_eq!(bell.wakers(), 0, "a waker was left behind");
+    assert_eq!(wait_queue.wakers(), 0, "a waker was left behind");
     drop(keeps_open);
     drop(reader);
     settle(all, &history, &ledger);
 }
 
 /// The same, with the whole subscriber.
-fn hand_on_with_a_dropped_subscriber() {
+fn cascade_with_a_dropped_subscriber() {
     let ledger = Ledger::default();
     let (writer, reader) = channel(1, &ledger);
     let keeps_open = writer.another();

@@ -14,6 +14,10 @@ impl<T> Weak<T> {
     pub(crate) fn upgrade(&self) -> Option<Arc<T>> {
         Some(self.0.clone())
     }
+
+    pub(crate) fn strong_count(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
 }
 
 impl<T> Clone for Weak<T> {
@@ -72,10 +76,13 @@ pub(crate) const ANNOUNCE_MAX: u64 = 64;
 pub(crate) const WAKE_WIDTH: usize = 1;
 
 /// A woken subscriber wakes one more, so that three are enough for a chain.
-pub(crate) const HAND_ON_WIDTH: usize = 1;
+pub(crate) const CASCADE_WIDTH: usize = 1;
 
 /// Likewise, so that two waiters take two holds of the lock.
 pub(crate) const WAKE_ALL_WIDTH: usize = 1;
+
+/// The models take the watchdog's turns themselves.
+pub(crate) use crate::wake_watchdog;
 
 /// Threads, as far as the engine needs them.
 pub(crate) mod thread {

@@ -9,7 +9,7 @@ use crate::bus::distribution::Distribution;
 use crate::bus::tally::{self, Wrongs};
 use crate::bus::worker::publish::Load;
 use crate::bus::worker::{Job, Worker, pace, subscribe};
-use crate::place::Place;
+use crate::server::Place;
 use crate::units::count;
 
 /// Connections that the subscribing process has for other things than listening; the naive design gets all there are.

@@ -13,8 +13,8 @@ use throwaway_postgres::Server;
 use self::measure::{Measurement, Setting};
 use crate::bus::candidates::{Failure, Who};
 use crate::files;
-use crate::place::Place;
 use crate::plot::{self, Chart};
+use crate::server::Place;
 use crate::units::{count, from_one_to, say};
 
 /// Those that take part, by their names.

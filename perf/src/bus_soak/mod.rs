@@ -13,8 +13,8 @@ use throwaway_postgres::Server;
 use self::watch::Watch;
 use crate::bus::candidates::Failure;
 use crate::chaos::{self, Plan};
-use crate::place::Place;
 use crate::random;
+use crate::server::Place;
 use crate::units::{from_one_to, say};
 
 /// Publish and subscribe over Postgres in every way at once, and check every account, memory and connections

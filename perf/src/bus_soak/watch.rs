@@ -7,7 +7,7 @@ use crate::bus::candidates::Failure;
 use crate::bus::process;
 use crate::chaos::{Glance, Plan};
 use crate::child::Child;
-use crate::resident::Resident;
+use crate::rss::Resident;
 use crate::units::{count, say};
 
 /// The resident size of a process may grow by this much after the warm-up; more is a leak.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::payload;
-use crate::resident::Resident;
+use crate::rss::Resident;
 use crate::units::count;
 
 /// The resident size may grow by this much after the warm-up; more is a leak.

@@ -7,18 +7,19 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sqlx::PgPool;
 
-use super::bells::Bells;
 use super::health::HealthBoard;
-use super::inner::{Inner, Nudges, Settings};
+use super::history_reader::HistoryReader;
+use super::notify_queue::NotifyQueue;
 use super::runtime::Runtime;
-use super::source::StoreSource;
+use super::shared::{Settings, SharedBus, Wakeups};
 use super::{Alive, DEFAULT_CHANNEL, DistributedBus};
+use crate::bus::history_cache::HistoryCache;
 use crate::bus::hub::{Hub, HubSettings};
-use crate::bus::pages::Pages;
 use crate::bus::stats::Counters;
 use crate::bus::{BusError, StreamEvent};
 use crate::listen::{ListenBuilder, ListenConfig, ListenMultiplexer};
-use crate::store::{Connections, Store};
+use crate::pg::warm_pool::WarmPool;
+use crate::store::Store;
 
 /// How long history that was read stays in memory for other subscriptions; for so long they may get what retention has removed.
 const KEEP_HISTORY: Duration = Duration::from_secs(10);
@@ -47,7 +48,7 @@ const KEEP_HISTORY: Duration = Duration::from_secs(10);
 pub struct DistributedBusBuilder<E: StreamEvent> {
     store: Arc<dyn Store<E>>,
     pool: Option<PgPool>,
-    bell_url: Option<String>,
+    notify_url: Option<String>,
     listen: Option<ListenBuilder>,
     listen_set: bool,
     settings: Settings,
@@ -59,14 +60,14 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         Self {
             store,
             pool: None,
-            bell_url: None,
+            notify_url: None,
             listen: None,
             listen_set: false,
             settings: Settings {
                 channel: DEFAULT_CHANNEL.to_owned(),
                 sweep_interval: Duration::from_secs(5),
                 poll_interval: Duration::from_millis(250),
-                bell_spacing: Duration::from_millis(1),
+                notify_interval: Duration::from_millis(1),
                 page: 512,
                 streams_per_read: 256,
             },
@@ -83,7 +84,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
     pub fn url(mut self, url: &str) -> Self {
         self.listen = Some(ListenMultiplexer::builder().url(url));
         self.pool = None;
-        self.bell_url = Some(url.to_owned());
+        self.notify_url = Some(url.to_owned());
         self
     }
 
@@ -95,11 +96,12 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         if !self.listen_set {
             let options = pool.clone();
             self.listen = Some(
-                ListenMultiplexer::builder().config_source(move || ListenConfig::from_sqlx(&options.connect_options())),
+                ListenMultiplexer::builder()
+                    .config_source(move || ListenConfig::from_sqlx(&options.connect_options())),
             );
         }
         self.pool = Some(pool);
-        self.bell_url = None;
+        self.notify_url = None;
         self
     }
 
@@ -137,8 +139,8 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
     }
 
     /// How far apart bells are sent under load, at least; 1 ms if nothing is said. An idle bus rings at once whatever this says.
-    pub fn bell_spacing(mut self, spacing: Duration) -> Self {
-        self.settings.bell_spacing = spacing;
+    pub fn notify_interval(mut self, spacing: Duration) -> Self {
+        self.settings.notify_interval = spacing;
         self
     }
 
@@ -173,31 +175,31 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             .listen
             .ok_or_else(|| invalid("server", "not set", "a url, a pool or a listener"))?;
         let counters = Arc::<Counters>::default();
-        let nudges = Arc::<Nudges>::default();
+        let wakeups = Arc::<Wakeups>::default();
         let runtime = Arc::new(Runtime::new());
-        let nudge = {
-            let nudges = Arc::clone(&nudges);
+        let wakeup = {
+            let wakeups = Arc::clone(&wakeups);
             Box::new(move || {
-                nudges.reader.notify_one();
-                nudges.starter.notify_one();
+                wakeups.reader.notify_one();
+                wakeups.starter.notify_one();
             })
         };
-        let source = StoreSource::new(Arc::clone(&self.store), Arc::clone(&runtime), Arc::clone(&counters));
-        let inner = Arc::new(Inner {
-            hub: Arc::new(Hub::new(self.hub, Arc::clone(&counters), nudge)),
-            pages: Pages::new(Arc::new(source), KEEP_HISTORY),
+        let source = HistoryReader::new(Arc::clone(&self.store), Arc::clone(&runtime), Arc::clone(&counters));
+        let inner = Arc::new(SharedBus {
+            hub: Arc::new(Hub::new(self.hub, Arc::clone(&counters), wakeup)),
+            pages: HistoryCache::new(Arc::new(source), KEEP_HISTORY),
             store: self.store,
-            bells: Bells::new(self.hub.pending_streams, Arc::clone(&counters)),
+            notify_queue: NotifyQueue::new(self.hub.pending_streams, Arc::clone(&counters)),
             counters,
             settings: self.settings,
             connections: self
                 .pool
-                .map(Connections::shared)
+                .map(WarmPool::shared)
                 .map_or_else(OnceLock::new, OnceLock::from),
-            bell_url: self.bell_url,
+            notify_url: self.notify_url,
             runtime,
             health: HealthBoard::new(),
-            nudges,
+            wakeups,
             watermark: tokio::sync::Mutex::new(None),
             listen,
             listener: OnceLock::new(),
@@ -246,10 +248,10 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         if self.settings.page == 0 {
             return Err(invalid("page", "0", "at least 1"));
         }
-        if self.settings.bell_spacing > Duration::from_secs(60) {
+        if self.settings.notify_interval > Duration::from_secs(60) {
             return Err(invalid(
-                "bell_spacing",
-                format!("{:?}", self.settings.bell_spacing),
+                "notify_interval",
+                format!("{:?}", self.settings.notify_interval),
                 "at most 60 s",
             ));
         }
@@ -277,7 +279,7 @@ fn invalid(setting: &'static str, value: impl Into<String>, bounds: &'static str
 /// over its connection.
 ///
 /// Inside a runtime only.
-pub(super) fn bell_pool(url: &str) -> Option<PgPool> {
+pub(super) fn notify_pool(url: &str) -> Option<PgPool> {
     sqlx::postgres::PgPoolOptions::new()
         .max_connections(1)
         .acquire_timeout(Duration::from_secs(2))

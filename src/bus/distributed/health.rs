@@ -60,7 +60,7 @@ pub struct BusHealth {
     /// the cluster listens and does not read.
     pub notification_queue_usage: Option<f64>,
     /// Events that were published without being in the store.
-    pub not_in_store: u64,
+    pub unpersisted: u64,
 }
 
 /// What is known of the two ends.
@@ -91,7 +91,7 @@ impl HealthBoard {
                 last_delivery: None,
                 last_latency: None,
                 notification_queue_usage: None,
-                not_in_store: 0,
+                unpersisted: 0,
             }),
             last_delivery: Mutex::default(),
         }

@@ -1,17 +1,16 @@
 //! The bus of a cluster: a doorbell over the durable store.
 
-mod backoff;
-mod bells;
 mod builder;
-mod ear;
 mod health;
-mod inner;
+mod history_divergence;
+mod history_reader;
+mod notification_listener;
+mod notifier;
+mod notify_queue;
 mod reader;
-mod rewinds;
-mod ringer;
 mod runtime;
-mod source;
-mod starter;
+mod shared;
+mod subscription_start;
 mod sweeper;
 
 use std::fmt;
@@ -23,7 +22,7 @@ use tokio::sync::watch;
 
 pub use self::builder::DistributedBusBuilder;
 pub use self::health::{BusHealth, BusState};
-use self::inner::Inner;
+use self::shared::SharedBus;
 use super::hub::Attached;
 use super::{BusError, BusStats, BusSubscription, EventBus, FleetEvent, StreamEvent, SubscribeOptions};
 use crate::listen::ListenState;
@@ -68,12 +67,12 @@ pub const DEFAULT_CHANNEL: &str = "doorbell";
 /// # Ok(()) }
 /// ```
 pub struct DistributedBus<E: StreamEvent = FleetEvent> {
-    inner: Arc<Inner<E>>,
+    inner: Arc<SharedBus<E>>,
     alive: Arc<Alive<E>>,
 }
 
 /// Closes the bus with the last handle.
-struct Alive<E: StreamEvent>(Arc<Inner<E>>);
+struct Alive<E: StreamEvent>(Arc<SharedBus<E>>);
 
 impl<E: StreamEvent> Drop for Alive<E> {
     fn drop(&mut self) {
@@ -364,15 +363,15 @@ impl<E: StreamEvent> DistributedBus<E> {
         let inner = &self.inner;
         for record in records {
             let Ok(event) = &record.event else { continue };
-            if inner.nudges.is_in_doubt() {
+            if inner.wakeups.is_in_doubt() {
                 // Its number may follow on another history than the one that was delivered.
-                inner.hub.hear(event.stream_key(), record.seq..=record.seq);
+                inner.hub.announced(event.stream_key(), record.seq..=record.seq);
             } else if inner.hub.enqueue(event.stream_key(), record) {
                 inner.counters.events_delivered.add(1);
                 inner.counters.events_local.add(1);
                 inner.health.delivered(None);
             }
-            inner.bells.ring(event.stream_key(), record.seq..=record.seq);
+            inner.notify_queue.ring(event.stream_key(), record.seq..=record.seq);
         }
         inner.hub.flush();
     }
@@ -388,7 +387,7 @@ impl<E: StreamEvent> DistributedBus<E> {
     #[must_use]
     pub fn health(&self) -> BusHealth {
         let mut health = self.inner.health.read();
-        health.not_in_store = self.inner.counters.not_in_store.get();
+        health.unpersisted = self.inner.counters.unpersisted.get();
         health
     }
 
@@ -444,9 +443,9 @@ impl<E: StreamEvent> DistributedBus<E> {
         const LAST_BELLS: Duration = Duration::from_secs(1);
         let inner = Arc::clone(&self.inner);
         let end = async move {
-            let batch = inner.bells.take();
+            let batch = inner.notify_queue.take();
             if !batch.is_empty() && !inner.runtime.is_closed() {
-                let _ = tokio::time::timeout(LAST_BELLS, ringer::send(&inner, &batch.payloads())).await;
+                let _ = tokio::time::timeout(LAST_BELLS, notifier::send(&inner, &batch.payloads())).await;
             }
             inner.close();
             if let Ok(listener) = inner.listener() {
@@ -470,17 +469,17 @@ fn decoded<E: StreamEvent>(record: Record<E>) -> Result<E, BusError> {
 impl<E: StreamEvent> EventBus<E> for DistributedBus<E> {
     /// Rings for an event that the store holds. Takes a lock for a moment and returns; the bell goes out in the background, merged
     /// with others of its stream. An event without a number, or with a key that cannot name a stream, is
-    /// [counted](BusStats::not_in_store) and dropped; use [`append_and_publish`](DistributedBus::append_and_publish) for what is not
+    /// [counted](BusStats::unpersisted) and dropped; use [`append_and_publish`](DistributedBus::append_and_publish) for what is not
     /// in the store.
     fn publish(&self, event: E) {
         let _ = self.start();
         let (key, seq) = (event.stream_key(), event.seq());
         if seq == 0 || check_stream_key(key).is_err() {
-            self.inner.counters.not_in_store.add(1);
+            self.inner.counters.unpersisted.add(1);
             return;
         }
-        self.inner.hub.hear(key, seq..=seq);
-        self.inner.bells.ring(key, seq..=seq);
+        self.inner.hub.announced(key, seq..=seq);
+        self.inner.notify_queue.ring(key, seq..=seq);
     }
 
     fn subscribe(&self, stream_key: &str) -> BusSubscription<E> {

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::backoff::Backoff;
-use super::inner::Inner;
+use super::shared::SharedBus;
 use crate::bus::StreamEvent;
+use crate::pg::backoff::Retry;
 use crate::store::ReplayRange;
 
-pub(super) async fn read<E: StreamEvent>(inner: Arc<Inner<E>>) {
-    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
+pub(super) async fn read<E: StreamEvent>(inner: Arc<SharedBus<E>>) {
+    let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
     loop {
         // What comes after a failover may follow on what was delivered before it, by its number only.
-        if inner.nudges.is_in_doubt() {
-            inner.nudges.reader.notified().await;
+        if inner.wakeups.is_in_doubt() {
+            inner.wakeups.reader.notified().await;
             continue;
         }
-        let ranges = inner.hub.take_ranges(inner.settings.streams_per_read);
+        let ranges = inner.hub.take_reads(inner.settings.streams_per_read);
         if ranges.is_empty() {
-            inner.nudges.reader.notified().await;
+            inner.wakeups.reader.notified().await;
             continue;
         }
         let wanted: Vec<_> = ranges
@@ -41,7 +41,7 @@ pub(super) async fn read<E: StreamEvent>(inner: Arc<Inner<E>>) {
         };
         backoff.reset();
         inner.health.store_answered();
-        if inner.nudges.is_in_doubt() {
+        if inner.wakeups.is_in_doubt() {
             inner.hub.put_back(ranges);
             continue;
         }
@@ -53,7 +53,7 @@ pub(super) async fn read<E: StreamEvent>(inner: Arc<Inner<E>>) {
                 inner.counters.events_delivered.add(delivered.events);
                 inner.health.delivered(appended_at);
             }
-            inner.counters.bells_forged.add(delivered.unfounded);
+            inner.counters.notifications_invalid.add(delivered.unfounded);
             unfounded |= delivered.unfounded > 0;
         }
         if unfounded {

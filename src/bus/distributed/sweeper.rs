@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::backoff::{Backoff, jittered};
-use super::inner::Inner;
-use super::rewinds;
+use super::history_divergence;
+use super::shared::SharedBus;
 use crate::bus::StreamEvent;
+use crate::pg::backoff::{Retry, jittered};
 use crate::store::StoreError;
 
 /// Streams that one question is about.
@@ -18,19 +18,19 @@ const AT_A_TIME: usize = 1000;
 /// How long the question about the server's queue may take; it is of no great importance.
 const QUEUE_PATIENCE: Duration = Duration::from_millis(100);
 
-pub(super) async fn sweep<E: StreamEvent>(inner: Arc<Inner<E>>) {
+pub(super) async fn sweep<E: StreamEvent>(inner: Arc<SharedBus<E>>) {
     #[cfg(feature = "metrics")]
     crate::bus::stats::Counters::describe();
-    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
+    let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
     let mut due = Instant::now();
     // Anybody can ask for a sweep with a bad payload, so at most one comes early.
     let mut early = true;
     loop {
         let now = Instant::now();
-        let away = inner.nudges.is_in_doubt();
+        let away = inner.wakeups.is_in_doubt();
         let wanted = inner.hub.take_sweep_wanted();
         if !(now >= due || away || (wanted && early)) {
-            let _ = tokio::time::timeout_at(due, inner.nudges.sweeper.notified()).await;
+            let _ = tokio::time::timeout_at(due, inner.wakeups.sweeper.notified()).await;
             continue;
         }
         early = now >= due || away;
@@ -53,7 +53,7 @@ pub(super) async fn sweep<E: StreamEvent>(inner: Arc<Inner<E>>) {
     }
 }
 
-async fn sweep_once<E: StreamEvent>(inner: &Inner<E>, away: bool) -> Result<(), StoreError> {
+async fn sweep_once<E: StreamEvent>(inner: &SharedBus<E>, away: bool) -> Result<(), StoreError> {
     inner.counters.sweeps.add(1);
     #[cfg(feature = "metrics")]
     inner.counters.report();
@@ -61,9 +61,9 @@ async fn sweep_once<E: StreamEvent>(inner: &Inner<E>, away: bool) -> Result<(), 
         *inner.watermark.lock().await = None;
     }
     if away {
-        let times_away = inner.nudges.times_away();
-        rewinds::look_for_rewinds(inner, &inner.hub.cursors(true)).await?;
-        inner.nudges.have_looked(times_away);
+        let times_away = inner.wakeups.times_away();
+        history_divergence::look_for_rewinds(inner, &inner.hub.cursors(true)).await?;
+        inner.wakeups.have_looked(times_away);
     }
     // What has changed tells of the streams that only subscriptions to all look at, if the store knows.
     let cursors = inner.hub.cursors(inner.watermark.lock().await.is_none());
@@ -76,11 +76,11 @@ async fn sweep_once<E: StreamEvent>(inner: &Inner<E>, away: bool) -> Result<(), 
             if high_water < cursor.seq {
                 behind.push(cursor.clone());
             } else if inner.hub.found(&cursor.stream.key, high_water) {
-                inner.counters.repairs.add(1);
+                inner.counters.missed_recovered.add(1);
             }
         }
         if !behind.is_empty() {
-            rewinds::look_for_rewinds(inner, &behind).await?;
+            history_divergence::look_for_rewinds(inner, &behind).await?;
         }
     }
     if cursors.is_empty() {
@@ -91,15 +91,15 @@ async fn sweep_once<E: StreamEvent>(inner: &Inner<E>, away: bool) -> Result<(), 
     if inner.hub.listens_to_all() {
         sweep_all(inner).await?;
     }
-    rewinds::note_identities(inner, &inner.hub.cursors(true)).await?;
-    inner.nudges.reader.notify_one();
-    inner.nudges.starter.notify_one();
+    history_divergence::note_identities(inner, &inner.hub.cursors(true)).await?;
+    inner.wakeups.reader.notify_one();
+    inner.wakeups.starter.notify_one();
     look_at_queue(inner).await;
     Ok(())
 }
 
 /// For subscriptions to all streams: which streams have changed since the last sweep.
-async fn sweep_all<E: StreamEvent>(inner: &Inner<E>) -> Result<(), StoreError> {
+async fn sweep_all<E: StreamEvent>(inner: &SharedBus<E>) -> Result<(), StoreError> {
     let mut watermark = inner.watermark.lock().await;
     let mut found = HashMap::new();
     while let Some(since) = watermark.clone() {
@@ -111,7 +111,7 @@ async fn sweep_all<E: StreamEvent>(inner: &Inner<E>) -> Result<(), StoreError> {
         }
         for (key, high_water) in found.drain() {
             if inner.hub.found(&key, high_water) {
-                inner.counters.repairs.add(1);
+                inner.counters.missed_recovered.add(1);
             }
         }
         *watermark = Some(changes.watermark);
@@ -122,7 +122,7 @@ async fn sweep_all<E: StreamEvent>(inner: &Inner<E>) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn look_at_queue<E: StreamEvent>(inner: &Inner<E>) {
+async fn look_at_queue<E: StreamEvent>(inner: &SharedBus<E>) {
     let Some(connections) = inner.connections.get() else {
         return;
     };

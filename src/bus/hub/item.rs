@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{PastRewind, Slot};
+use super::{PastRewind, StreamSlot};
 
 /// Which of a stream's histories an item is of: the number of the rewind that brought it, as far as it fits; 0 for the first one.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -18,12 +18,12 @@ impl Era {
 /// An item of a feed: mostly an event, so that is small and cheap to clone.
 pub(crate) enum Item<E> {
     Event {
-        slot: Slot,
+        slot: StreamSlot,
         era: Era,
         seq: u64,
         event: Arc<E>,
     },
-    Notice(Arc<Notice>),
+    StreamNotice(Arc<StreamNotice>),
 }
 
 impl<E> Clone for Item<E> {
@@ -35,7 +35,7 @@ impl<E> Clone for Item<E> {
                 seq: *seq,
                 event: Arc::clone(event),
             },
-            Self::Notice(notice) => Self::Notice(Arc::clone(notice)),
+            Self::StreamNotice(notice) => Self::StreamNotice(Arc::clone(notice)),
         }
     }
 }
@@ -45,23 +45,23 @@ impl<E> Item<E> {
     pub(crate) fn events(&self) -> u64 {
         match self {
             Self::Event { .. } => 1,
-            Self::Notice(notice) => match notice.kind {
-                NoticeKind::Undecodable { .. } => 1,
-                NoticeKind::Trimmed { after, through } => through - after,
-                NoticeKind::Rewound(_) | NoticeKind::Lowered { .. } => 0,
+            Self::StreamNotice(notice) => match notice.kind {
+                StreamNoticeKind::Undecodable { .. } => 1,
+                StreamNoticeKind::Trimmed { after, through } => through - after,
+                StreamNoticeKind::Rewound(_) | StreamNoticeKind::Lowered { .. } => 0,
             },
         }
     }
 }
 
 /// Something else that concerns a stream.
-pub(crate) struct Notice {
-    pub(crate) slot: Slot,
+pub(crate) struct StreamNotice {
+    pub(crate) slot: StreamSlot,
     pub(crate) era: Era,
-    pub(crate) kind: NoticeKind,
+    pub(crate) kind: StreamNoticeKind,
 }
 
-pub(crate) enum NoticeKind {
+pub(crate) enum StreamNoticeKind {
     /// In the place of an event.
     Undecodable { seq: u64, reason: Arc<str> },
     /// Events above `after`, up to `through`, are gone from the store.

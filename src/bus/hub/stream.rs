@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::recent::Recent;
-use super::table::StartGate;
-use super::{Era, Item, NoticeKind};
+use super::table::StartSignal;
+use super::{Era, Item, StreamNoticeKind};
 use crate::ring::Publisher;
 
 /// Where a stream is in the table. Given again to another stream only when nobody has it any more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Slot(pub(crate) u32);
+pub(crate) struct StreamSlot(pub(crate) u32);
 
-impl Slot {
+impl StreamSlot {
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
@@ -20,7 +20,7 @@ impl Slot {
 /// A stream, as a reader of its history needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamRef {
-    pub(crate) slot: Slot,
+    pub(crate) slot: StreamSlot,
     pub(crate) key: Arc<str>,
     /// Goes up with every rewind, and is never given to two streams: what was read under another number is not to be used.
     pub(crate) version: u64,
@@ -48,7 +48,7 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     pub(super) lowered: Option<u64>,
     pub(super) recent: Recent,
     /// Subscriptions that wait for the cursor.
-    pub(super) starting: Vec<StartGate>,
+    pub(super) starting: Vec<StartSignal>,
     /// Whether it is in the queue of streams to read.
     pub(super) queued: bool,
 }
@@ -75,8 +75,8 @@ impl<E: Send + Sync + 'static> Stream<E> {
     }
 }
 
-impl NoticeKind {
-    pub(super) fn on<E>(self, slot: Slot, era: Era) -> Item<E> {
-        Item::Notice(Arc::new(super::Notice { slot, era, kind: self }))
+impl StreamNoticeKind {
+    pub(super) fn on<E>(self, slot: StreamSlot, era: Era) -> Item<E> {
+        Item::StreamNotice(Arc::new(super::StreamNotice { slot, era, kind: self }))
     }
 }

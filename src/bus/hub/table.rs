@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::outbox::{Delivery, Outbox};
-use super::stream::{Slot, Stream, StreamRef};
-use super::uneven::Uneven;
+use super::lag_accounting::LagAccounting;
+use super::publish_queue::{PublishQueue, QueuedItems};
+use super::stream::{Stream, StreamRef, StreamSlot};
 use super::{Item, PastRewind};
 use crate::bus::BusError;
 use crate::bus::gate::Gate;
@@ -28,18 +28,18 @@ pub(crate) struct HubSettings {
 
 /// Where a subscription starts.
 #[derive(Clone, Debug)]
-pub(crate) enum Start {
+pub(crate) enum StartPosition {
     /// After this number of its stream.
     One(u64),
     /// After these numbers, by slot; streams that come later start after their base.
     All(Arc<[u64]>),
 }
 
-pub(crate) type StartGate = Arc<Gate<Result<Start, BusError>>>;
+pub(crate) type StartSignal = Arc<Gate<Result<StartPosition, BusError>>>;
 
 /// A stretch of a stream to read.
 #[derive(Debug)]
-pub(crate) struct Range {
+pub(crate) struct PendingRead {
     pub(crate) key: Arc<str>,
     pub(crate) after: u64,
     pub(super) target: Target,
@@ -50,7 +50,7 @@ pub(crate) struct Range {
 #[derive(Debug)]
 pub(super) enum Target {
     Stream {
-        slot: Slot,
+        slot: StreamSlot,
         version: u64,
     },
     /// Nobody here knows the stream; the store may.
@@ -60,7 +60,7 @@ pub(super) enum Target {
 /// What a new subscription gets.
 pub(crate) struct Attached<E: Send + Sync + 'static> {
     pub(crate) feed: Subscriber<Item<E>>,
-    pub(crate) gate: StartGate,
+    pub(crate) gate: StartSignal,
     /// The stream; none for a subscription to all.
     pub(crate) stream: Option<StreamRef>,
     /// The number of the last rewind before it.
@@ -71,31 +71,31 @@ pub(crate) struct Attached<E: Send + Sync + 'static> {
 
 pub(crate) struct Hub<E: Send + Sync + 'static> {
     pub(super) table: Mutex<Table<E>>,
-    pub(super) outbox: Outbox<E>,
+    pub(super) publish_queue: PublishQueue<E>,
     pub(super) settings: HubSettings,
     pub(crate) counters: Arc<Counters>,
     /// Tells the worker that there is something to do.
-    pub(super) nudge: Box<dyn Fn() + Send + Sync>,
+    pub(super) wakeup: Box<dyn Fn() + Send + Sync>,
 }
 
 pub(super) struct Table<E: Send + Sync + 'static> {
-    pub(super) by_key: HashMap<Arc<str>, Slot>,
+    pub(super) by_key: HashMap<Arc<str>, StreamSlot>,
     pub(super) streams: Vec<Option<Stream<E>>>,
-    free: Vec<Slot>,
+    free: Vec<StreamSlot>,
     next_version: u64,
     /// Counts starts and deliveries, to tell which came first.
     pub(super) clock: u64,
     pub(super) all: All<E>,
     /// Streams with something to read.
-    pub(super) queue: VecDeque<Slot>,
+    pub(super) queue: VecDeque<StreamSlot>,
     /// Announced events of streams that are not in the table. Only while somebody listens to all streams.
     pub(super) unverified: HashMap<Arc<str>, RangeInclusive<u64>>,
     /// Histories that were replaced, the oldest first.
     pub(super) rewinds: VecDeque<PastRewind>,
     /// Streams without a cursor.
-    pub(super) unstarted: Vec<Slot>,
+    pub(super) unstarted: Vec<StreamSlot>,
     /// Streams whose high-water mark somebody wants to know for sure.
-    pub(super) unchecked: Vec<Slot>,
+    pub(super) unchecked: Vec<StreamSlot>,
     /// Something was announced that the table had no room for, or nobody could read.
     pub(super) sweep_wanted: bool,
     pub(super) closed: bool,
@@ -108,10 +108,10 @@ pub(super) struct All<E: Send + Sync + 'static> {
     pub(super) feed: Option<Publisher<Item<E>>>,
     pub(super) subscriptions: usize,
     pub(super) baseline: Baseline,
-    pub(super) starting: Vec<StartGate>,
+    pub(super) starting: Vec<StartSignal>,
     pub(super) started_at: u64,
     /// The items of `feed` that are not one event each.
-    uneven: Uneven,
+    lag_accounting: LagAccounting,
 }
 
 impl<E: Send + Sync + 'static> All<E> {
@@ -119,7 +119,7 @@ impl<E: Send + Sync + 'static> All<E> {
     pub(super) fn note(&mut self, items: &[Item<E>]) {
         if let Some(feed) = &self.feed {
             let oldest = feed.next_seq().saturating_sub(feed.capacity() as u64);
-            self.uneven.note(items, oldest);
+            self.lag_accounting.note(items, oldest);
         }
     }
 }
@@ -135,16 +135,16 @@ pub(super) enum Baseline {
 }
 
 impl<E: Send + Sync + 'static> Table<E> {
-    pub(super) fn stream(&self, slot: Slot) -> &Stream<E> {
+    pub(super) fn stream(&self, slot: StreamSlot) -> &Stream<E> {
         self.streams[slot.index()].as_ref().expect("a slot that is in use")
     }
 
-    pub(super) fn stream_mut(&mut self, slot: Slot) -> &mut Stream<E> {
+    pub(super) fn stream_mut(&mut self, slot: StreamSlot) -> &mut Stream<E> {
         self.streams[slot.index()].as_mut().expect("a slot that is in use")
     }
 
     /// The stream, unless another history or another stream has taken its place.
-    pub(super) fn current(&mut self, slot: Slot, version: u64) -> Option<&mut Stream<E>> {
+    pub(super) fn current(&mut self, slot: StreamSlot, version: u64) -> Option<&mut Stream<E>> {
         self.streams
             .get_mut(slot.index())?
             .as_mut()
@@ -162,7 +162,7 @@ impl<E: Send + Sync + 'static> Table<E> {
     }
 
     /// A new stream, delivered up to `cursor`.
-    pub(super) fn insert(&mut self, key: Arc<str>, cursor: Option<u64>) -> Slot {
+    pub(super) fn insert(&mut self, key: Arc<str>, cursor: Option<u64>) -> StreamSlot {
         let version = self.new_version();
         let stream = Stream::new(Arc::clone(&key), version, cursor);
         let slot = match self.free.pop() {
@@ -171,7 +171,7 @@ impl<E: Send + Sync + 'static> Table<E> {
                 slot
             }
             None => {
-                let slot = Slot(u32::try_from(self.streams.len()).expect("fewer than 2^32 streams"));
+                let slot = StreamSlot(u32::try_from(self.streams.len()).expect("fewer than 2^32 streams"));
                 self.streams.push(Some(stream));
                 slot
             }
@@ -180,7 +180,7 @@ impl<E: Send + Sync + 'static> Table<E> {
         slot
     }
 
-    pub(super) fn queue(&mut self, slot: Slot) {
+    pub(super) fn queue(&mut self, slot: StreamSlot) {
         let stream = self.stream_mut(slot);
         if !stream.queued {
             stream.queued = true;
@@ -191,7 +191,7 @@ impl<E: Send + Sync + 'static> Table<E> {
     /// Takes the streams that have a cursor now from the list of those that have none.
     pub(super) fn forget_started(&mut self) {
         let streams = &self.streams;
-        let without = |slot: &Slot| {
+        let without = |slot: &StreamSlot| {
             streams[slot.index()]
                 .as_ref()
                 .is_some_and(|stream| stream.cursor.is_none())
@@ -200,7 +200,7 @@ impl<E: Send + Sync + 'static> Table<E> {
     }
 
     /// The feeds that a stream's events go to.
-    pub(super) fn feeds(&self, slot: Slot) -> [Option<Publisher<Item<E>>>; 2] {
+    pub(super) fn feeds(&self, slot: StreamSlot) -> [Option<Publisher<Item<E>>>; 2] {
         [self.stream(slot).feed.clone(), self.all.feed.clone()]
     }
 
@@ -212,11 +212,11 @@ impl<E: Send + Sync + 'static> Table<E> {
             .collect()
     }
 
-    pub(super) fn slots(&self) -> impl Iterator<Item = (Slot, &Stream<E>)> {
+    pub(super) fn slots(&self) -> impl Iterator<Item = (StreamSlot, &Stream<E>)> {
         self.streams
             .iter()
             .enumerate()
-            .filter_map(|(index, stream)| Some((Slot(u32::try_from(index).ok()?), stream.as_ref()?)))
+            .filter_map(|(index, stream)| Some((StreamSlot(u32::try_from(index).ok()?), stream.as_ref()?)))
     }
 }
 
@@ -224,7 +224,7 @@ impl<E: Send + Sync + 'static> Table<E> {
 pub(crate) const UNSET: u64 = u64::MAX;
 
 impl<E: Send + Sync + 'static> Hub<E> {
-    pub(crate) fn new(settings: HubSettings, counters: Arc<Counters>, nudge: Box<dyn Fn() + Send + Sync>) -> Self {
+    pub(crate) fn new(settings: HubSettings, counters: Arc<Counters>, wakeup: Box<dyn Fn() + Send + Sync>) -> Self {
         Self {
             table: Mutex::new(Table {
                 by_key: HashMap::new(),
@@ -238,7 +238,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
                     baseline: Baseline::Missing,
                     starting: Vec::new(),
                     started_at: 0,
-                    uneven: Uneven::starting_at(0),
+                    lag_accounting: LagAccounting::starting_at(0),
                 },
                 queue: VecDeque::new(),
                 unverified: HashMap::new(),
@@ -249,10 +249,10 @@ impl<E: Send + Sync + 'static> Hub<E> {
                 closed: false,
                 collect_at: 64,
             }),
-            outbox: Outbox::default(),
+            publish_queue: PublishQueue::default(),
             settings,
             counters,
-            nudge,
+            wakeup,
         }
     }
 
@@ -298,7 +298,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let gate = match stream.cursor {
             Some(cursor) => {
                 stream.started_at = tick;
-                Gate::open(Ok(Start::One(cursor)))
+                Gate::open(Ok(StartPosition::One(cursor)))
             }
             None => {
                 let gate = Gate::shut();
@@ -311,11 +311,11 @@ impl<E: Send + Sync + 'static> Hub<E> {
             key: Arc::clone(&stream.key),
             version: stream.version,
         };
-        let nudge = !table.unstarted.is_empty();
+        let wakeup = !table.unstarted.is_empty();
         let rewinds = table.rewinds.back().map_or(0, |last| last.number);
         drop(table);
-        if nudge {
-            (self.nudge)();
+        if wakeup {
+            (self.wakeup)();
         }
         Ok(Attached {
             feed,
@@ -337,22 +337,22 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let is_new = table.all.feed.is_none();
         let feed = Self::ring(self.settings.all_capacity, &mut table.all.feed);
         if is_new {
-            table.all.uneven = Uneven::starting_at(feed.position());
+            table.all.lag_accounting = LagAccounting::starting_at(feed.position());
         }
-        let more = table.all.uneven.more_before(feed.position());
-        let nudge = matches!(table.all.baseline, Baseline::Missing);
-        let gate = if nudge {
+        let more = table.all.lag_accounting.more_before(feed.position());
+        let wakeup = matches!(table.all.baseline, Baseline::Missing);
+        let gate = if wakeup {
             let gate = Gate::shut();
             table.all.starting.push(Arc::clone(&gate));
             gate
         } else {
             table.all.started_at = tick;
-            Gate::open(Ok(Start::All(table.snapshot())))
+            Gate::open(Ok(StartPosition::All(table.snapshot())))
         };
         let rewinds = table.rewinds.back().map_or(0, |last| last.number);
         drop(table);
-        if nudge {
-            (self.nudge)();
+        if wakeup {
+            (self.wakeup)();
         }
         Ok(Attached {
             feed,
@@ -364,7 +364,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
     }
 
     /// A subscription to `slot`, or to all, is gone.
-    pub(crate) fn detach(&self, slot: Option<Slot>, gate: &StartGate) {
+    pub(crate) fn detach(&self, slot: Option<StreamSlot>, gate: &StartSignal) {
         let mut table = self.table.lock();
         let starting = match slot {
             Some(slot) => {
@@ -445,7 +445,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             table.queue.clear();
             (gates, feeds)
         };
-        self.outbox.flush();
+        self.publish_queue.flush();
         drop(feeds); // wakes the subscribers, so not under the lock
         for gate in gates {
             gate.set(Err(BusError::Closed));
@@ -465,9 +465,9 @@ impl<E: Send + Sync + 'static> Hub<E> {
     }
 
     /// Puts items on their way into the rings.
-    pub(super) fn push(&self, table: &mut Table<E>, slot: Slot, items: Vec<Item<E>>) {
+    pub(super) fn push(&self, table: &mut Table<E>, slot: StreamSlot, items: Vec<Item<E>>) {
         table.all.note(&items);
-        self.outbox.push(Delivery {
+        self.publish_queue.push(QueuedItems {
             feeds: table.feeds(slot),
             items,
         });
@@ -476,11 +476,11 @@ impl<E: Send + Sync + 'static> Hub<E> {
     /// How many more events than items there were in the ring of all streams before a position. It may count, too, what comes after and
     /// is overwritten.
     pub(crate) fn more_before(&self, position: u64) -> i64 {
-        self.table.lock().all.uneven.more_before(position)
+        self.table.lock().all.lag_accounting.more_before(position)
     }
 
     /// The stream in a slot of which a subscription has had an item.
-    pub(crate) fn stream_ref(&self, slot: Slot) -> StreamRef {
+    pub(crate) fn stream_ref(&self, slot: StreamSlot) -> StreamRef {
         let table = self.table.lock();
         let stream = table.stream(slot);
         StreamRef {
@@ -491,19 +491,19 @@ impl<E: Send + Sync + 'static> Hub<E> {
     }
 
     /// The number after which a subscription to all starts in a stream that it did not know.
-    pub(crate) fn base(&self, slot: Slot) -> u64 {
+    pub(crate) fn base(&self, slot: StreamSlot) -> u64 {
         self.table.lock().stream(slot).base
     }
 
-    /// Every stream, how far it is delivered, and where a late doorbell has last [lowered](super::NoticeKind::Lowered) it to.
-    pub(crate) fn delivered(&self) -> Vec<(Slot, u64, Option<u64>)> {
+    /// Every stream, how far it is delivered, and where a late doorbell has last [lowered](super::StreamNoticeKind::Lowered) it to.
+    pub(crate) fn delivered(&self) -> Vec<(StreamSlot, u64, Option<u64>)> {
         let table = self.table.lock();
-        let delivered = |(slot, stream): (Slot, &Stream<E>)| Some((slot, stream.cursor?, stream.lowered));
+        let delivered = |(slot, stream): (StreamSlot, &Stream<E>)| Some((slot, stream.cursor?, stream.lowered));
         table.slots().filter_map(delivered).collect()
     }
 
-    /// Where a late doorbell has last [lowered](super::NoticeKind::Lowered) a stream to.
-    pub(crate) fn lowered(&self, slot: Slot) -> Option<u64> {
+    /// Where a late doorbell has last [lowered](super::StreamNoticeKind::Lowered) a stream to.
+    pub(crate) fn lowered(&self, slot: StreamSlot) -> Option<u64> {
         self.table.lock().stream(slot).lowered
     }
 }

@@ -1,6 +1,6 @@
 //! How far a subscription has got, in each of its streams.
 
-use crate::bus::hub::{Hub, Slot, Start, UNSET};
+use crate::bus::hub::{Hub, StartPosition, StreamSlot, UNSET};
 
 /// Says that nothing has been delivered since the start. Numbers stay below, since Postgres counts to 2^63.
 const FRESH: u64 = 1 << 63;
@@ -13,10 +13,10 @@ pub(super) enum Cursors {
 }
 
 impl Cursors {
-    pub(super) fn at(start: &Start) -> Self {
+    pub(super) fn at(start: &StartPosition) -> Self {
         match start {
-            Start::One(after) => Self::One(after | FRESH),
-            Start::All(after) => Self::All(
+            StartPosition::One(after) => Self::One(after | FRESH),
+            StartPosition::All(after) => Self::All(
                 after
                     .iter()
                     .map(|&after| if after == UNSET { UNSET } else { after | FRESH })
@@ -30,7 +30,7 @@ impl Cursors {
         Self::One(seq & !FRESH)
     }
 
-    fn entry<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: Slot) -> &mut u64 {
+    fn entry<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot) -> &mut u64 {
         match self {
             Self::One(cursor) => cursor,
             Self::All(cursors) => {
@@ -47,16 +47,16 @@ impl Cursors {
     }
 
     /// The number of the last event, of a stream of which the subscription has had an item.
-    pub(super) fn get<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: Slot) -> u64 {
+    pub(super) fn get<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot) -> u64 {
         *self.entry(hub, slot) & !FRESH
     }
 
-    pub(super) fn set<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: Slot, seq: u64) {
+    pub(super) fn set<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot, seq: u64) {
         *self.entry(hub, slot) = seq & !FRESH;
     }
 
     /// Goes back to `to` if nothing has been delivered. Gives the number up to which the way forth leads through the history.
-    pub(super) fn lower<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: Slot, to: u64) -> Option<u64> {
+    pub(super) fn lower<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot, to: u64) -> Option<u64> {
         let cursor = self.entry(hub, slot);
         let start = *cursor & !FRESH;
         if *cursor & FRESH == 0 || to >= start {

@@ -4,8 +4,8 @@
 //! something is missing (it was too slow, or starts in the past) it reads the store until it has caught up with the ring.
 
 mod cursors;
-mod live;
 mod ready;
+mod state_machine;
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,11 +14,11 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use self::live::Live;
 pub use self::ready::Ready;
+use self::state_machine::StateMachine;
 use super::gate::Gate;
+use super::history_cache::HistoryCache;
 use super::hub::{Attached, Hub};
-use super::pages::Pages;
 use super::{BusError, BusEvent, FleetEvent, StreamEvent};
 
 /// What a subscription does when its subscriber is so slow that events leave memory before they are delivered.
@@ -62,7 +62,7 @@ pub enum OnSlow {
 pub struct BusSubscription<E: StreamEvent = FleetEvent>(State<E>);
 
 enum State<E: StreamEvent> {
-    Live(Box<Live<E>>),
+    StateMachine(Box<StateMachine<E>>),
     /// There never was anything to subscribe to.
     Refused(BusError),
 }
@@ -70,12 +70,14 @@ enum State<E: StreamEvent> {
 impl<E: StreamEvent> BusSubscription<E> {
     pub(crate) fn new(
         hub: Arc<Hub<E>>,
-        pages: Arc<Pages<E>>,
+        pages: Arc<HistoryCache<E>>,
         attached: Attached<E>,
         after: Option<u64>,
         on_slow: OnSlow,
     ) -> Self {
-        Self(State::Live(Box::new(Live::new(hub, pages, attached, after, on_slow))))
+        Self(State::StateMachine(Box::new(StateMachine::new(
+            hub, pages, attached, after, on_slow,
+        ))))
     }
 
     pub(crate) fn refused(error: BusError) -> Self {
@@ -99,7 +101,7 @@ impl<E: StreamEvent> BusSubscription<E> {
     /// ```
     pub fn ready(&self) -> Ready {
         match &self.0 {
-            State::Live(live) => Ready::new(Arc::clone(live.gate())),
+            State::StateMachine(live) => Ready::new(Arc::clone(live.gate())),
             State::Refused(error) => Ready::new(Gate::open(Err(error.clone()))),
         }
     }
@@ -134,7 +136,7 @@ impl<E: StreamEvent> BusSubscription<E> {
     #[must_use]
     pub fn stream_key(&self) -> Option<&str> {
         match &self.0 {
-            State::Live(live) => live.stream_key(),
+            State::StateMachine(live) => live.stream_key(),
             State::Refused(_) => None,
         }
     }
@@ -152,7 +154,7 @@ impl<E: StreamEvent> BusSubscription<E> {
     /// ```
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<BusEvent<E>>> {
         match &mut self.0 {
-            State::Live(live) => live.poll(cx),
+            State::StateMachine(live) => live.poll(cx),
             State::Refused(_) => Poll::Ready(None),
         }
     }

@@ -8,15 +8,15 @@ use futures_util::FutureExt as _;
 
 use crate::bus::BusError;
 use crate::bus::gate::Opened;
-use crate::bus::hub::{Start, StartGate};
+use crate::bus::hub::{StartPosition, StartSignal};
 
 /// See [`BusSubscription::ready`](super::BusSubscription::ready). Independent of the subscription, which can be moved away
 /// meanwhile. If that is dropped before it is ready, this completes with [`BusError::Closed`].
 #[must_use = "futures do nothing unless polled"]
-pub struct Ready(Opened<Result<Start, BusError>>);
+pub struct Ready(Opened<Result<StartPosition, BusError>>);
 
 impl Ready {
-    pub(super) fn new(gate: StartGate) -> Self {
+    pub(super) fn new(gate: StartSignal) -> Self {
         Self(gate.opened())
     }
 }

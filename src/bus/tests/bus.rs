@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
-use super::rig::SETTINGS;
+use super::harness::SETTINGS;
+use crate::bus::history_cache::{HistoryCache, HistorySource};
 use crate::bus::hub::Hub;
-use crate::bus::pages::{Pages, Source};
 use crate::bus::{BusEvent, BusSubscription, FleetEvent, OnSlow};
 use crate::store::{MemoryStore, Page};
 
-struct StoreSource(MemoryStore);
+struct HistoryReader(MemoryStore);
 
-impl Source<FleetEvent> for StoreSource {
+impl HistorySource<FleetEvent> for HistoryReader {
     fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
         let page = self.0.replay_now(&key, after, limit);
         Box::pin(std::future::ready(Some(page)))
@@ -26,7 +26,7 @@ impl Source<FleetEvent> for StoreSource {
 pub(super) struct Bus {
     pub(super) store: MemoryStore,
     pub(super) hub: Arc<Hub<FleetEvent>>,
-    pages: Arc<Pages<FleetEvent>>,
+    pages: Arc<HistoryCache<FleetEvent>>,
 }
 
 impl Bus {
@@ -34,7 +34,7 @@ impl Bus {
         let store = MemoryStore::new();
         Self {
             hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
-            pages: Pages::new(Arc::new(StoreSource(store.clone())), Duration::from_secs(10)),
+            pages: HistoryCache::new(Arc::new(HistoryReader(store.clone())), Duration::from_secs(10)),
             store,
         }
     }
@@ -70,13 +70,13 @@ impl Bus {
                 .store
                 .append_now(FleetEvent::custom(key, "n", ""))
                 .expect("the key is good");
-            self.hub.hear(key, event.seq..=event.seq);
+            self.hub.announced(key, event.seq..=event.seq);
             self.read();
         }
     }
 
     fn read(&self) {
-        for range in self.hub.take_ranges(10) {
+        for range in self.hub.take_reads(10) {
             let page = self.store.replay_now(&range.key, range.after, 100);
             self.hub.deliver(range, page, 100);
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt as _;
 
+use crate::bus::history_cache::{HistoryCache, HistorySource};
 use crate::bus::hub::{Hub, HubSettings};
-use crate::bus::pages::{Pages, Source};
 use crate::bus::{BusEvent, EventBus as _, FleetEvent, Gap, LocalBus};
 use crate::store::{MemoryStore, Page};
 
@@ -18,7 +18,7 @@ struct Counted {
     reads: AtomicU64,
 }
 
-impl Source<FleetEvent> for Arc<Counted> {
+impl HistorySource<FleetEvent> for Arc<Counted> {
     fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
         self.reads.fetch_add(1, Ordering::Relaxed); // relaxed: one thread
         let page = self.store.replay_now(&key, after, limit);
@@ -41,7 +41,7 @@ fn reads_for_two(keep_for: Duration) -> u64 {
     let hub = Hub::<FleetEvent>::new(settings, Arc::default(), Box::new(|| {}));
     let stream = hub.attach_one("agent-1").expect("the hub is open").stream;
     let stream = stream.expect("it is to one stream");
-    let pages = Pages::new(Arc::new(Arc::clone(&source)), keep_for);
+    let pages = HistoryCache::new(Arc::new(Arc::clone(&source)), keep_for);
     for _ in 0..2 {
         let page = pages.after(&stream, 0).now_or_never().flatten();
         assert_eq!(page.map(|page| page.records.len()), Some(2));

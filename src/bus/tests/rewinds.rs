@@ -66,7 +66,7 @@ fn a_late_doorbell_reaches_who_was_too_slow_to_have_the_notice() {
         .append_now(crate::bus::FleetEvent::custom("stream:0", "n", ""))
         .unwrap();
     let mut slow = bus.subscribe("stream:0", OnSlow::Replay);
-    bus.hub.hear("stream:0", 1..=1);
+    bus.hub.announced("stream:0", 1..=1);
     for _ in 0..20 {
         bus.append("stream:0", 1);
     }
@@ -84,7 +84,7 @@ fn a_ring_full_of_notices_hides_no_event() {
         bus.append("stream:0", 2);
         for _ in 0..20 {
             let mut fresh = bus.subscribe("stream:0", on_slow);
-            bus.hub.hear("stream:0", 1..=1);
+            bus.hub.announced("stream:0", 1..=1);
             assert_eq!(told(drain(&mut fresh)), [Ok(1), Ok(2)]);
         }
         assert_eq!(told(drain(&mut slow)), expected, "{on_slow:?}");
@@ -96,8 +96,8 @@ fn an_unreadable_event_keeps_its_place() {
     let bus = Bus::new();
     let mut subscription = bus.subscribe("stream:0", OnSlow::Replay);
     bus.append("stream:0", 1);
-    bus.hub.hear("stream:0", 2..=2);
-    let range = bus.hub.take_ranges(1).pop().unwrap();
+    bus.hub.announced("stream:0", 2..=2);
+    let range = bus.hub.take_reads(1).pop().unwrap();
     let undecodable = Err(crate::store::Undecodable {
         reason: "new".to_owned(),
     });
@@ -111,7 +111,7 @@ fn an_unreadable_event_keeps_its_place() {
         range,
         Page {
             records: vec![record],
-            trimmed_through: 0,
+            low_water: 0,
         },
         10,
     );
@@ -145,10 +145,10 @@ fn nothing_of_the_old_history_comes_after_the_new_one() {
     let bus = Bus::new();
     let mut slow = bus.subscribe("stream:0", OnSlow::Replay);
     bus.append("stream:0", 6);
-    bus.hub.hear("stream:0", 7..=7);
+    bus.hub.announced("stream:0", 7..=7);
     let seventh = |data| FleetEvent::custom("stream:0", "n", data).with_seq(7);
     let deliver = |event| {
-        let range = bus.hub.take_ranges(1).pop().expect("something is wanted");
+        let range = bus.hub.take_reads(1).pop().expect("something is wanted");
         bus.hub.deliver(range, Page::from_events(vec![event]), 10);
     };
     deliver(seventh("old"));

@@ -16,7 +16,7 @@ use self::history::{History, Point};
 pub use self::retention::MemoryRetention;
 use self::streams::Streams;
 use super::{ChangedStream, Changes, EventId, Page, Record, Store, StoreError, Watermark, check_stream_key};
-use crate::bus::{FleetEvent, StreamEvent};
+use crate::event::{FleetEvent, StreamEvent};
 
 /// A [`Store`] in memory: the embedded default. It keeps the last events of each stream ([`MemoryRetention`]), and nothing beyond
 /// the life of the process. Clones are handles of the same store.
@@ -38,10 +38,10 @@ use crate::bus::{FleetEvent, StreamEvent};
 /// assert_eq!(store.replay_now("agent-1", 0, 100).records[0].event, Ok(stamped));
 /// ```
 pub struct MemoryStore<E = FleetEvent> {
-    shared: Arc<Shared<E>>,
+    shared: Arc<SharedStreams<E>>,
 }
 
-struct Shared<E> {
+struct SharedStreams<E> {
     history: History,
     streams: Mutex<Streams<E>>,
 }
@@ -99,12 +99,12 @@ impl<E> MemoryStore<E> {
     ///     store.append_now(FleetEvent::custom("agent-1", "tick", "")).unwrap();
     /// }
     /// let page = store.replay_now("agent-1", 0, 100);
-    /// assert_eq!((page.trimmed_through, page.records[0].seq, page.records.len()), (1, 2, 2));
+    /// assert_eq!((page.low_water, page.records[0].seq, page.records.len()), (1, 2, 2));
     /// ```
     #[must_use]
     pub fn with_retention(retention: MemoryRetention) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedStreams {
                 history: History::new(),
                 streams: Mutex::new(Streams::new(retention)),
             }),
@@ -224,7 +224,7 @@ impl<E: StreamEvent> MemoryStore<E> {
                     event: Ok(E::clone(&stored.event).with_seq(seq)),
                 })
                 .collect(),
-            trimmed_through: stretch.trimmed_through,
+            low_water: stretch.low_water,
         }
     }
 }

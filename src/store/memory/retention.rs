@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 /// How many events a [`MemoryStore`](super::MemoryStore) keeps. What goes beyond is removed as events are appended, the oldest
 /// first; the numbers of its stream go on, and a reader that comes too late learns of it by
-/// [`Page::trimmed_through`](crate::store::Page::trimmed_through).
+/// [`Page::low_water`](crate::store::Page::low_water).
 ///
 /// The default is 10,000 events of each stream and 100,000 in all.
 ///

@@ -29,7 +29,7 @@ impl<E> Clone for Stored<E> {
 struct Stream<E> {
     key: Arc<str>,
     /// Events up to this number have been removed; the first of `retained` has the next.
-    trimmed_through: u64,
+    low_water: u64,
     retained: VecDeque<Stored<E>>,
     /// The version of the last event ever appended.
     changed: u64,
@@ -37,7 +37,7 @@ struct Stream<E> {
 
 impl<E> Stream<E> {
     fn high_water(&self) -> u64 {
-        self.trimmed_through + self.retained.len() as u64
+        self.low_water + self.retained.len() as u64
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Stretch<E> {
     /// The number of the first of `stored`.
     pub(super) first: u64,
     pub(super) stored: Vec<Stored<E>>,
-    pub(super) trimmed_through: u64,
+    pub(super) low_water: u64,
 }
 
 /// A page of a list of streams.
@@ -141,7 +141,7 @@ impl<E> Streams<E> {
         let index = self.streams.len();
         self.streams.push(Stream {
             key: Arc::clone(&key),
-            trimmed_through: 0,
+            low_water: 0,
             retained: VecDeque::new(),
             changed: 0,
         });
@@ -152,7 +152,7 @@ impl<E> Streams<E> {
     fn remove_oldest_of(&mut self, index: usize, removed: &mut Vec<Arc<E>>) {
         let stream = &mut self.streams[index];
         if let Some(oldest) = stream.retained.pop_front() {
-            stream.trimmed_through += 1;
+            stream.low_water += 1;
             self.retained -= 1;
             removed.push(oldest.event);
         }
@@ -192,8 +192,8 @@ impl<E> Streams<E> {
             return 0;
         };
         let stream = &mut self.streams[index];
-        let count = through.min(stream.high_water()).saturating_sub(stream.trimmed_through);
-        stream.trimmed_through += count;
+        let count = through.min(stream.high_water()).saturating_sub(stream.low_water);
+        stream.low_water += count;
         // At most as many as are retained, so it fits.
         let gone = stream.retained.drain(..count as usize);
         removed.extend(gone.map(|stored| stored.event));
@@ -207,25 +207,25 @@ impl<E> Streams<E> {
             return Stretch {
                 first: 1,
                 stored: Vec::new(),
-                trimmed_through: 0,
+                low_water: 0,
             };
         };
-        let skipped = after.saturating_sub(stream.trimmed_through);
+        let skipped = after.saturating_sub(stream.low_water);
         let skipped = usize::try_from(skipped)
             .unwrap_or(usize::MAX)
             .min(stream.retained.len());
         let end = skipped.saturating_add(limit).min(stream.retained.len());
         Stretch {
-            first: stream.trimmed_through + 1 + skipped as u64,
+            first: stream.low_water + 1 + skipped as u64,
             stored: stream.retained.range(skipped..end).cloned().collect(),
-            trimmed_through: stream.trimmed_through,
+            low_water: stream.low_water,
         }
     }
 
     /// The version of an event, if it is retained.
     pub(super) fn version_of(&self, key: &str, seq: u64) -> Option<u64> {
         let stream = self.stream(key)?;
-        let place = seq.checked_sub(stream.trimmed_through)?.checked_sub(1)?;
+        let place = seq.checked_sub(stream.low_water)?.checked_sub(1)?;
         let stored = stream.retained.get(usize::try_from(place).ok()?)?;
         Some(stored.version)
     }

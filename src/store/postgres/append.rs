@@ -10,12 +10,12 @@ use sqlx::{PgConnection, Postgres};
 use tokio::time::timeout;
 
 use super::PostgresStore;
-use super::connections::Connection;
 use super::error::{Doing, store_error};
-use super::nul::escapes_nul;
+use super::execute::{no_answer, rows};
+use super::jsonb_text::escapes_nul;
 use super::read::{event_id, time};
-use super::run::{no_answer, rows};
-use crate::bus::StreamEvent;
+use crate::event::StreamEvent;
+use crate::pg::warm_pool::PooledConnection;
 use crate::store::{EventId, Record, StoreError, check_stream_key};
 
 impl<E: StreamEvent> PostgresStore<E> {
@@ -64,12 +64,12 @@ impl<E: StreamEvent> PostgresStore<E> {
     /// # use doorbell::bus::FleetEvent;
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
     /// let mut transaction = store.pool().begin().await?;
-    /// store.append_in_ringing(&mut transaction, FleetEvent::custom("agent-1", "alarm", "fire")).await?;
+    /// store.append_in_notifying(&mut transaction, FleetEvent::custom("agent-1", "alarm", "fire")).await?;
     /// transaction.commit().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn append_in_ringing(&self, transaction: &mut PgConnection, event: E) -> Result<E, StoreError> {
+    pub async fn append_in_notifying(&self, transaction: &mut PgConnection, event: E) -> Result<E, StoreError> {
         self.append_with(transaction, event, true)
             .await
             .map(|appended| appended.event)
@@ -98,7 +98,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             .map(only_events)
     }
 
-    /// [`append_batch_in`](Self::append_batch_in), ringing as [`append_in_ringing`](Self::append_in_ringing) does, once for each
+    /// [`append_batch_in`](Self::append_batch_in), ringing as [`append_in_notifying`](Self::append_in_notifying) does, once for each
     /// stream.
     ///
     /// # Errors
@@ -110,12 +110,12 @@ impl<E: StreamEvent> PostgresStore<E> {
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
     /// let mut transaction = store.pool().begin().await?;
     /// let alarms = vec![FleetEvent::custom("agent-1", "alarm", "fire"), FleetEvent::custom("agent-1", "alarm", "smoke")];
-    /// store.append_batch_in_ringing(&mut transaction, alarms).await?;
+    /// store.append_batch_in_notifying(&mut transaction, alarms).await?;
     /// transaction.commit().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn append_batch_in_ringing(
+    pub async fn append_batch_in_notifying(
         &self,
         transaction: &mut PgConnection,
         events: Vec<E>,
@@ -126,7 +126,7 @@ impl<E: StreamEvent> PostgresStore<E> {
     /// In a transaction of its own, or with others that append to the stream at the same time.
     pub(super) async fn append_alone(&self, event: E) -> Result<Appended<E>, StoreError> {
         let outgoing = Outgoing::new(&event)?;
-        let stamp = self.append_in_turn(event.stream_key(), outgoing).await;
+        let stamp = self.append_queued(event.stream_key(), outgoing).await;
         match stamp {
             Ok(stamp) => Ok(stamp.on(event)),
             Err(error) => Err(with_actual(error, &[event])),
@@ -187,13 +187,13 @@ impl<E: StreamEvent> PostgresStore<E> {
         }
     }
 
-    pub(super) async fn acquire(&self) -> Result<Connection, StoreError> {
+    pub(super) async fn acquire(&self) -> Result<PooledConnection, StoreError> {
         let acquired = self.shared.connections.acquire().await;
         acquired.map_err(|error| self.read_error(error))
     }
 
     /// No answer came in time. It may still come, so nobody else is to have this connection.
-    pub(super) fn give_up(&self, connection: &mut Connection) -> StoreError {
+    pub(super) fn give_up(&self, connection: &mut PooledConnection) -> StoreError {
         connection.close_on_drop();
         self.read_error(no_answer(self.lock_limit()))
     }

@@ -8,12 +8,12 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, PgPool};
 use thiserror::Error;
 
-use super::connections::Connections;
+use super::append_queue::AppendQueue;
 use super::error::{Doing, store_error};
 use super::schema::{InvalidSchemaName, Schema};
-use super::turns::Turns;
-use super::{PostgresStore, Shared};
+use super::{PostgresStore, SharedStore};
 use crate::bus::{DEFAULT_CHANNEL, FleetEvent, StreamEvent};
+use crate::pg::warm_pool::WarmPool;
 use crate::store::StoreError;
 
 /// The schema, unless another is chosen.
@@ -135,7 +135,7 @@ impl<E> PostgresStoreBuilder<E> {
         self
     }
 
-    /// The channel on which [`append_in_ringing`](PostgresStore::append_in_ringing) rings; [`DEFAULT_CHANNEL`] if none is chosen.
+    /// The channel on which [`append_in_notifying`](PostgresStore::append_in_notifying) rings; [`DEFAULT_CHANNEL`] if none is chosen.
     ///
     /// ```
     /// use doorbell::bus::FleetEvent;
@@ -183,9 +183,9 @@ impl<E> PostgresStoreBuilder<E> {
     pub fn build(self, pool: PgPool) -> PostgresStore<E> {
         let schema = self.schema.unwrap_or_else(Schema::default_name);
         PostgresStore {
-            shared: Arc::new(Shared {
-                turns: Turns::new(pool.options().get_max_connections()),
-                connections: Connections::shared(pool),
+            shared: Arc::new(SharedStore {
+                append_queue: AppendQueue::new(pool.options().get_max_connections()),
+                connections: WarmPool::shared(pool),
                 schema,
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
                 answer_timeout: self.answer_timeout,

@@ -1,19 +1,18 @@
 //! The store over Postgres.
 
-mod alone;
 mod append;
-mod at_once;
+mod append_queue;
 mod builder;
-mod connections;
+mod contended_append;
+mod direct_append;
 mod error;
+mod execute;
+mod group_commit;
+mod jsonb_text;
 mod migrate;
-mod nul;
 mod read;
 mod retention;
-mod run;
 mod schema;
-mod together;
-mod turns;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,13 +22,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx::{PgPool, Row as _};
 
+use self::append_queue::AppendQueue;
 pub use self::builder::{DEFAULT_SCHEMA, PostgresStoreBuilder};
-pub(crate) use self::connections::Connections;
 pub use self::schema::InvalidSchemaName;
 use self::schema::Schema;
-use self::turns::Turns;
 use super::{ChangedStream, Changes, EventId, Page, Record, ReplayRange, Store, StoreError, Watermark};
-use crate::bus::{FleetEvent, StreamEvent};
+use crate::event::{FleetEvent, StreamEvent};
+use crate::pg::warm_pool::WarmPool;
 
 /// A [`Store`] over Postgres, for any number of processes. Clones are handles of the same pool.
 ///
@@ -77,18 +76,18 @@ use crate::bus::{FleetEvent, StreamEvent};
 /// # }
 /// ```
 pub struct PostgresStore<E = FleetEvent> {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStore>,
     event: PhantomData<fn() -> E>,
 }
 
-struct Shared {
-    connections: Connections,
+struct SharedStore {
+    connections: WarmPool,
     schema: Schema,
     lock_timeout_ms: i32,
     answer_timeout: Duration,
     transaction_pooler: bool,
     channel: Arc<str>,
-    turns: Turns,
+    append_queue: AppendQueue,
 }
 
 impl<E> Clone for PostgresStore<E> {
@@ -244,7 +243,7 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
         let mut pages = self.read(&[range], limit).await?;
         Ok(pages.pop().unwrap_or(Page {
             records: Vec::new(),
-            trimmed_through: 0,
+            low_water: 0,
         }))
     }
 
@@ -300,7 +299,7 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
         self.read_identities(places).await
     }
 
-    fn server_is_back(&self) {
-        self.shared.connections.server_is_back();
+    fn on_reconnect(&self) {
+        self.shared.connections.on_reconnect();
     }
 }

@@ -8,7 +8,7 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use super::PostgresStore;
-use crate::bus::StreamEvent;
+use crate::event::StreamEvent;
 use crate::store::{EventId, Page, Record, ReplayRange, StoreError, Undecodable};
 
 impl<E: StreamEvent> PostgresStore<E> {
@@ -31,7 +31,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             if pages.len() < place {
                 pages.push(Page {
                     records: Vec::new(),
-                    trimmed_through: self.get::<i64>(&row, 1)?.cast_unsigned(),
+                    low_water: self.get::<i64>(&row, 1)?.cast_unsigned(),
                 });
             }
             if let (Some(page), Some(range)) = (pages.last_mut(), ranges.get(place - 1))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::PostgresStore;
-use crate::bus::StreamEvent;
+use crate::event::StreamEvent;
 use crate::store::StoreError;
 
 /// The most events that one transaction removes of a stream. The stream is locked meanwhile, for some milliseconds.
@@ -26,7 +26,7 @@ struct Age {
 
 impl<E: StreamEvent> PostgresStore<E> {
     /// Removes the events of a stream up to number `through`, and gives how many that were. Numbers beyond the last are as good as
-    /// the last; the stream's numbers go on in any case, and [`Page::trimmed_through`](crate::store::Page::trimmed_through) tells readers.
+    /// the last; the stream's numbers go on in any case, and [`Page::low_water`](crate::store::Page::low_water) tells readers.
     ///
     /// It works in transactions of at most 1,000 events, the oldest first, each a round trip, and each complete in itself: if the
     /// future is dropped, or fails, what was removed until then stays removed.

@@ -112,7 +112,7 @@ impl Schema {
                  unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, place) ORDER BY u.place"
             )),
             replay: statement(format!(
-                "SELECT place, trimmed_through, seq, uuid_send(event_id), extract(epoch FROM appended_at)::double precision, \
+                "SELECT place, low_water, seq, uuid_send(event_id), extract(epoch FROM appended_at)::double precision, \
                  payload::text FROM {s}.replay_many($1, $2, $3)"
             )),
             high_waters: statement(format!("SELECT {s}.high_waters($1)")),
@@ -136,7 +136,7 @@ impl Schema {
                  FROM unnest($1::text[]) WITH ORDINALITY AS u (stream_key, i) ORDER BY u.i"
             )),
             migrated_to: statement(format!("SELECT max(version) FROM {s}.migrations WHERE success")),
-            adopt: statement(format!("SELECT {s}.adopt()")),
+            adopt: statement(format!("SELECT {s}.rebind_after_restore()")),
             name: name.to_owned(),
         }
     }

@@ -35,7 +35,7 @@ pub(super) struct Audit {
     /// How many events of each stream stay.
     keep: u64,
     /// The number up to which events of a stream have been removed, or may have been.
-    floors: BTreeMap<String, u64>,
+    low_water_marks: BTreeMap<String, u64>,
     trimmed: u64,
 }
 
@@ -49,7 +49,7 @@ impl Audit {
             account: Account::default(),
             committed: Committed::default(),
             keep,
-            floors: BTreeMap::new(),
+            low_water_marks: BTreeMap::new(),
             trimmed: 0,
         })
     }
@@ -98,7 +98,7 @@ impl Audit {
         // Not for a few.
         if through > self.floor(key) + self.keep / 10 {
             // Before it is known to have happened: it may have, all the same.
-            self.floors.insert(key.to_owned(), through);
+            self.low_water_marks.insert(key.to_owned(), through);
             self.trimmed += self.store.trim(key, through).await?;
         }
         Ok(())
@@ -118,7 +118,7 @@ impl Audit {
     }
 
     fn floor(&self, key: &str) -> u64 {
-        self.floors.get(key).copied().unwrap_or(0)
+        self.low_water_marks.get(key).copied().unwrap_or(0)
     }
 
     /// How many events a subscription has had that are as they are here.

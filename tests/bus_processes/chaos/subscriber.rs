@@ -130,8 +130,8 @@ fn summary(bus: &DistributedBus, accounts: &[(String, Account)], complete: Durat
     let stats = bus.stats();
     let missing: u64 = accounts.iter().map(|(_, account)| account.missing()).sum();
     format!(
-        "complete after {complete:.1?}; slow ones were told of {missing} missing events; {} repairs, {} lags, {} failed reads, {} losses",
-        stats.repairs,
+        "complete after {complete:.1?}; slow ones were told of {missing} missing events; {} missed_recovered, {} lags, {} failed reads, {} losses",
+        stats.missed_recovered,
         stats.lags,
         stats.failed_reads,
         bus.listen_stats().map_or(0, |stats| stats.losses),

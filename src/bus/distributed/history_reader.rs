@@ -1,0 +1,74 @@
+//! History for subscriptions that are behind: read by the bus's own tasks, few at a time, until it succeeds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::runtime::Runtime;
+use crate::bus::StreamEvent;
+use crate::bus::history_cache::HistorySource;
+use crate::bus::stats::Counters;
+use crate::pg::backoff::Retry;
+use crate::store::{Page, Store};
+
+/// Reads of the history at a time. Live reads have a connection of the pool for themselves.
+const AT_A_TIME: usize = 2;
+
+pub(super) struct HistoryReader<E: StreamEvent> {
+    store: Arc<dyn Store<E>>,
+    runtime: Arc<Runtime>,
+    permits: Arc<Semaphore>,
+    counters: Arc<Counters>,
+}
+
+impl<E: StreamEvent> HistoryReader<E> {
+    pub(super) fn new(store: Arc<dyn Store<E>>, runtime: Arc<Runtime>, counters: Arc<Counters>) -> Self {
+        Self {
+            store,
+            runtime,
+            permits: Arc::new(Semaphore::new(AT_A_TIME)),
+            counters,
+        }
+    }
+}
+
+impl<E: StreamEvent> HistorySource<E> for HistoryReader<E> {
+    fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<E>>> {
+        let (mut answer, page) = oneshot::channel();
+        let (store, permits, counters) = (
+            Arc::clone(&self.store),
+            Arc::clone(&self.permits),
+            Arc::clone(&self.counters),
+        );
+        let read = async move {
+            let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_secs(1));
+            loop {
+                let read = async {
+                    let _permit = permits.acquire().await.ok()?;
+                    counters.replay_reads.add(1);
+                    Some(store.replay(&key, after, limit).await)
+                };
+                let read = tokio::select! {
+                    read = read => read,
+                    () = answer.closed() => return, // nobody waits any more
+                };
+                match read {
+                    Some(Ok(page)) => {
+                        let _ = answer.send(page);
+                        return;
+                    }
+                    Some(Err(error)) => {
+                        counters.failed_reads.add(1);
+                        tracing::debug!(stream = &*key, after, %error, "history could not be read, trying again");
+                        backoff.wait().await;
+                    }
+                    None => return,
+                }
+            }
+        };
+        self.runtime.spawn(read);
+        Box::pin(async move { page.await.ok() })
+    }
+}

@@ -1,0 +1,319 @@
+//! The subscribers of a ring: their announcements and cursors, readable by every publisher without a lock.
+//!
+//! Entries live in chunks that are only ever added, so a publisher walks them without protection. A subscriber owns its entry
+//! alone; publishers and observers only read it.
+
+use core::fmt;
+use core::ops::Range;
+use core::ptr::NonNull;
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{AtomicPtr, AtomicU64, Mutex, ord};
+
+/// The announcement of a subscriber that reads nothing.
+const NOTHING: u64 = u64::MAX;
+
+/// How far an announcement reaches from its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reach {
+    /// For receives one by one.
+    Short,
+    /// For a batch.
+    Long,
+}
+
+impl Reach {
+    #[inline(always)]
+    fn word(self, start: u64) -> u64 {
+        start << 1 | u64::from(self == Self::Long)
+    }
+}
+
+/// Entries of the first chunk: most rings have few subscribers.
+const FIRST_CHUNK: usize = 8;
+
+/// Entries of every further chunk: one for each bit of its maps.
+const CHUNK: usize = 64;
+
+/// What a subscriber shows to the others.
+struct Entry {
+    /// The interval of sequences it may be reading, as [`Reach::word`] writes it, or [`NOTHING`].
+    announced: AtomicU64,
+    /// The sequence of its next receive.
+    position: AtomicU64,
+}
+
+struct Chunk {
+    /// One bit for each entry that may carry an announcement.
+    active: AtomicU64,
+    /// One bit for each entry that belongs to a subscriber.
+    taken: AtomicU64,
+    next: AtomicPtr<Chunk>,
+    entries: Box<[CachePadded<Entry>]>,
+}
+
+impl Chunk {
+    fn new(entries: usize) -> Self {
+        let entry = || {
+            CachePadded::new(Entry {
+                announced: AtomicU64::new(NOTHING),
+                position: AtomicU64::new(0),
+            })
+        };
+        Self {
+            active: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            next: AtomicPtr::new(core::ptr::null_mut()),
+            entries: (0..entries).map(|_| entry()).collect(),
+        }
+    }
+}
+
+/// A subscriber's place in the registry; used by that subscriber alone, and given back by [`Announcements::leave`].
+pub(super) struct Seat {
+    entry: NonNull<Entry>,
+    chunk: NonNull<Chunk>,
+    index: usize,
+    /// Numbers the seats of one registry densely from 0, and is used again after a leave.
+    number: usize,
+    active: bool,
+}
+
+// SAFETY: the pointers are only used to reach atomics of a chunk, which lives as long as the registry; `Seat` is kept beside a
+// reference count on that registry's owner.
+unsafe impl Send for Seat {}
+// SAFETY: as above; nothing behind `&Seat` is mutated but atomics.
+unsafe impl Sync for Seat {}
+
+impl Seat {
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    #[inline(always)]
+    fn chunk(&self) -> &Chunk {
+        // SAFETY: chunks are never freed before the registry, and a seat does not outlive it (see the `Send` impl).
+        unsafe { self.chunk.as_ref() }
+    }
+
+    #[inline(always)]
+    fn entry(&self) -> &Entry {
+        // SAFETY: as in `chunk`; the entry is part of the chunk.
+        unsafe { self.entry.as_ref() }
+    }
+
+    /// Announces that the owner may read the sequences from `start` on, as far as `reach` goes.
+    ///
+    /// Reads of an earlier interval end here. The caller fences before it relies on the announcement.
+    #[inline(always)]
+    pub(super) fn announce(&mut self, start: u64, reach: Reach) {
+        if !self.active {
+            self.active = true;
+            // Relaxed: the caller's fence orders the bit, with the announcement, before its look at the frontier.
+            self.chunk()
+                .active
+                .fetch_or(1 << self.index, ord!("announce.active", Relaxed));
+        }
+        // Release: reads of the interval announced before are over for whoever sees this one (`scan.announced`).
+        self.entry()
+            .announced
+            .store(reach.word(start), ord!("announce.interval", Release));
+    }
+
+    /// Takes the announcement back: the owner reads nothing any more.
+    #[inline(always)]
+    pub(super) fn withdraw(&mut self) {
+        // Release: as in `announce`.
+        self.entry()
+            .announced
+            .store(NOTHING, ord!("withdraw.interval", Release));
+    }
+
+    /// Withdraws, and spares publishers the look at this seat until the next announcement.
+    pub(super) fn rest(&mut self) {
+        if self.active {
+            self.active = false;
+            self.withdraw();
+            // Release: whoever finds the bit cleared (`scan.active`) must also find the reads over.
+            self.chunk()
+                .active
+                .fetch_and(!(1 << self.index), ord!("rest.active", Release));
+        }
+    }
+
+    /// Shows the sequence of the next receive to observers.
+    #[inline(always)]
+    pub(super) fn show_position(&self, position: u64) {
+        // Relaxed: observers take it as a figure only.
+        self.entry().position.store(position, ord!("position.show", Relaxed));
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The free seats, behind the lock that subscribing and leaving take.
+#[derive(Debug)]
+struct Free {
+    seats: Vec<Seat>,
+    last: NonNull<Chunk>,
+    seats_made: usize,
+}
+
+// SAFETY: the pointer only reaches atomics of a chunk that lives as long as the registry that owns this.
+unsafe impl Send for Free {}
+
+pub(super) struct Announcements {
+    short: u64,
+    long: u64,
+    first: Box<Chunk>,
+    free: Mutex<Free>,
+}
+
+impl Announcements {
+    /// A registry in which announcements cover the given numbers of sequences.
+    pub(super) fn new(short: u64, long: u64) -> Self {
+        let first = Box::new(Chunk::new(FIRST_CHUNK));
+        let pointer = NonNull::from(&*first);
+        let mut free = Free {
+            seats: Vec::new(),
+            last: pointer,
+            seats_made: 0,
+        };
+        free.add_seats(pointer);
+        Self {
+            short,
+            long,
+            first,
+            free: Mutex::new(free),
+        }
+    }
+
+    /// Takes a seat for a new subscriber that starts at `position`.
+    pub(super) fn join(&self, position: u64) -> Seat {
+        let mut free = self.free.lock();
+        if free.seats.is_empty() {
+            let chunk = NonNull::from(Box::leak(Box::new(Chunk::new(CHUNK))));
+            // SAFETY: the last chunk lives as long as the registry.
+            let last = unsafe { free.last.as_ref() };
+            // Release: walkers (`scan.next`) see the chunk's contents.
+            last.next.store(chunk.as_ptr(), ord!("announcements.grow", Release));
+            free.add_seats(chunk);
+        }
+        let seat = free.seats.pop().expect("seats were just added");
+        seat.show_position(position);
+        // Relaxed: read as a figure only, by observers.
+        seat.chunk()
+            .taken
+            .fetch_or(1 << seat.index, ord!("announcements.take", Relaxed));
+        seat
+    }
+
+    /// Gives a seat back.
+    pub(super) fn leave(&self, mut seat: Seat) {
+        seat.rest();
+        let mut free = self.free.lock();
+        // Relaxed: read as a figure only, by observers.
+        seat.chunk()
+            .taken
+            .fetch_and(!(1 << seat.index), ord!("announcements.free", Relaxed));
+        free.seats.push(seat);
+    }
+
+    /// Calls `found` with every announced interval.
+    ///
+    /// The caller has moved the frontier and fenced: an announcement that this walk misses is refused by its own check of the
+    /// frontier.
+    pub(super) fn announcements(&self, mut found: impl FnMut(Range<u64>)) {
+        self.chunks(|chunk| {
+            // Acquire: a bit that `rest` cleared means that the reads before it are over.
+            for index in bits(chunk.active.load(ord!("scan.active", Acquire))) {
+                // Acquire: a later announcement means that the reads of the earlier one are over.
+                let word = chunk.entries[index].announced.load(ord!("scan.announced", Acquire));
+                if word != NOTHING {
+                    let start = word >> 1;
+                    let covers = if word & 1 == 0 { self.short } else { self.long };
+                    found(start..start + covers);
+                }
+            }
+        });
+    }
+
+    /// Calls `found` with the position of every subscriber.
+    pub(super) fn positions(&self, mut found: impl FnMut(u64)) {
+        self.chunks(|chunk| {
+            // Relaxed: figures for observers.
+            for index in bits(chunk.taken.load(ord!("positions.taken", Relaxed))) {
+                found(chunk.entries[index].position.load(ord!("positions.read", Relaxed)));
+            }
+        });
+    }
+
+    fn chunks(&self, mut visit: impl FnMut(&Chunk)) {
+        let mut chunk = &*self.first;
+        loop {
+            visit(chunk);
+            // Acquire: pairs with `announcements.grow`.
+            let next = chunk.next.load(ord!("scan.next", Acquire));
+            if next.is_null() {
+                return;
+            }
+            // SAFETY: chunks are only added, and live as long as the registry.
+            chunk = unsafe { &*next };
+        }
+    }
+}
+
+impl Free {
+    fn add_seats(&mut self, chunk: NonNull<Chunk>) {
+        // SAFETY: the chunk was just made, and lives as long as the registry.
+        let entries = &unsafe { chunk.as_ref() }.entries;
+        let made = self.seats_made;
+        self.seats_made += entries.len();
+        self.last = chunk;
+        // Reversed, so that the seats are handed out in the order of their numbers.
+        self.seats
+            .extend(entries.iter().enumerate().rev().map(|(index, entry)| Seat {
+                entry: NonNull::from(&**entry),
+                chunk,
+                index,
+                number: made + index,
+                active: false,
+            }));
+    }
+}
+
+impl Drop for Announcements {
+    fn drop(&mut self) {
+        // Relaxed: the owner's reference count has ordered everything before this drop.
+        let mut next = self.first.next.load(ord!("announcements.drop", Relaxed));
+        while !next.is_null() {
+            // SAFETY: the chunk was leaked by `join`, is reachable from here alone, and is freed once.
+            let chunk = unsafe { Box::from_raw(next) };
+            next = chunk.next.load(ord!("announcements.drop_next", Relaxed));
+        }
+    }
+}
+
+impl fmt::Debug for Announcements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Announcements").finish_non_exhaustive()
+    }
+}
+
+/// The positions of the set bits.
+fn bits(mut map: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let index = map.trailing_zeros() as usize;
+        (index < 64).then(|| {
+            map &= map - 1;
+            index
+        })
+    })
+}

@@ -1,0 +1,265 @@
+//! The shared state of one ring.
+
+use core::fmt;
+use core::mem::MaybeUninit;
+
+use crossbeam_utils::CachePadded;
+
+use super::announcements::Announcements;
+use super::builder::{Builder, OnLag, WaitStrategy};
+use super::geometry::{Geometry, MAX_SEQ};
+use super::overflow::{LiveCells, Overflow};
+use super::panic_guard;
+use super::stamp::Stamp;
+use super::stats::RingStats;
+use super::subscriber_count::SubscriberCount;
+use super::wait_queue::WaitQueue;
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, UnsafeCell, ord};
+
+/// One place of the ring: the event of one sequence at a time, and the word that says of which.
+///
+/// Only the publisher whose turn it is ([`RingShared::own`]) writes here, and it publishes with one store of the stamp.
+#[repr(C)]
+pub(super) struct Slot<T> {
+    pub(super) stamp: AtomicU64,
+    pub(super) value: Value<T>,
+}
+
+/// Storage for one value; whether it holds one is known from outside.
+pub(super) type Value<T> = UnsafeCell<MaybeUninit<T>>;
+
+/// What the rare cases need to know about a slot, kept apart from the slots themselves.
+pub(super) struct SlotMeta {
+    /// Which sequences of this slot went elsewhere: see `turn`.
+    pub(super) diverted: AtomicU64,
+    /// The latest sequence of this slot that was announced when it expired: a subscriber may still be reading it.
+    pub(super) suspect: AtomicU64,
+    /// The latest sequence of this slot whose overflow cell has been freed.
+    pub(super) freed: AtomicU64,
+}
+
+/// Words that change once in many publications and are read by each: one line that all share.
+pub(super) struct Limits {
+    /// No new announcement may start below this sequence.
+    pub(super) frontier: AtomicU64,
+    /// Sequences below this one may use their slot, except for suspects.
+    pub(super) writable: AtomicU64,
+    /// Sequences below this one must look whether their slot has a suspect.
+    pub(super) careful_until: AtomicU64,
+    /// Sequences from this one on have not been diverted.
+    pub(super) diverted_below: AtomicU64,
+    /// How many overflow cells exist.
+    pub(super) live_cells: LiveCells,
+    /// The frontier of the last purge of overflow cells.
+    pub(super) purged: AtomicU64,
+    /// Is every publisher gone?
+    pub(super) closed: AtomicBool,
+}
+
+pub(super) struct RingShared<T> {
+    pub(super) geometry: Geometry,
+    pub(super) on_lag: OnLag,
+    pub(super) wait: WaitStrategy,
+    /// Publishers fence before they look for waiters, always; else only where foreign code ran after the claim.
+    pub(super) always_fence: bool,
+    first_seq: u64,
+    slots: Box<[Slot<T>]>,
+    slot_metas: Box<[SlotMeta]>,
+    pub(super) limits: CachePadded<Limits>,
+    pub(super) overflow: Overflow<T>,
+    pub(super) announcements: Announcements,
+    pub(super) wait_queue: Arc<WaitQueue>,
+    publishers: AtomicUsize,
+    pub(super) counts: Arc<SubscriberCount>,
+    void: AtomicU64,
+    /// The next sequence to be claimed.
+    pub(super) tail: CachePadded<AtomicU64>,
+}
+
+// SAFETY: a value is written by one publisher, read by many subscribers at once and dropped by whichever thread displaces it:
+// that needs `T: Send + Sync` and nothing more. Everything else inside is synchronised by itself.
+unsafe impl<T: Send + Sync> Send for RingShared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for RingShared<T> {}
+
+impl<T> RingShared<T> {
+    /// Makes the state for a checked `builder`, with one publisher and no subscriber.
+    pub(super) fn new(builder: &Builder) -> Self {
+        let geometry = Geometry::new(builder.capacity);
+        let first_seq = builder.first_seq;
+        let slots = geometry.slots();
+        let first_index = geometry.index(first_seq) as u64;
+        // Consecutive sequences have consecutive slots, so every slot knows its first one.
+        let slot = |index: u64| {
+            let first_here = first_seq + (index + slots - first_index) % slots;
+            Slot {
+                stamp: AtomicU64::new(Stamp::void(first_here.wrapping_sub(slots)).word()),
+                value: UnsafeCell::new(MaybeUninit::uninit()),
+            }
+        };
+        Self {
+            geometry,
+            on_lag: builder.on_lag.unwrap_or(OnLag::Headroom(geometry.capacity() / 8)),
+            wait: builder.wait,
+            always_fence: !builder.wake_watchdog,
+            first_seq,
+            slots: (0..slots).map(slot).collect(),
+            slot_metas: (0..slots)
+                .map(|_| SlotMeta {
+                    diverted: AtomicU64::new(0),
+                    suspect: AtomicU64::new(0),
+                    freed: AtomicU64::new(0),
+                })
+                .collect(),
+            limits: CachePadded::new(Limits {
+                frontier: AtomicU64::new(first_seq),
+                writable: AtomicU64::new((first_seq + slots).min(MAX_SEQ + 1)),
+                careful_until: AtomicU64::new(0),
+                live_cells: LiveCells::new(0),
+                purged: AtomicU64::new(first_seq),
+                diverted_below: AtomicU64::new(0),
+                closed: AtomicBool::new(false),
+            }),
+            overflow: Overflow::new(),
+            announcements: Announcements::new(geometry.announced(), geometry.announced_by_batch()),
+            wait_queue: Arc::new(WaitQueue::new(builder.wake, builder.wake_watchdog)),
+            publishers: AtomicUsize::new(1),
+            counts: Arc::new(SubscriberCount::new(first_seq)),
+            void: AtomicU64::new(0),
+            tail: CachePadded::new(AtomicU64::new(first_seq)),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn slot(&self, seq: u64) -> &Slot<T> {
+        let index = self.geometry.index(seq);
+        debug_assert!(index < self.slots.len());
+        // SAFETY: `Geometry::index` is below the number of slots, for every sequence.
+        unsafe { self.slots.get_unchecked(index) }
+    }
+
+    /// The slots of `seq` and what follows it, `most` or as many as there are to the end.
+    pub(super) fn slots_from(&self, seq: u64, most: usize) -> &[Slot<T>] {
+        let rest = &self.slots[self.geometry.index(seq)..];
+        &rest[..most.min(rest.len())]
+    }
+
+    pub(super) fn slot_meta(&self, seq: u64) -> &SlotMeta {
+        &self.slot_metas[self.geometry.index(seq)]
+    }
+
+    pub(super) fn first_seq(&self) -> u64 {
+        self.first_seq
+    }
+
+    /// The next sequence to be claimed; claims beyond the last sequence panicked and do not count.
+    #[inline(always)]
+    pub(super) fn tail(&self) -> u64 {
+        // Relaxed: a figure; whoever needs it not to lie behind an event has acquired that event's stamp.
+        self.tail.load(ord!("tail.read", Relaxed)).min(MAX_SEQ + 1)
+    }
+
+    /// The oldest sequence that is retained when everything claimed is published.
+    pub(super) fn oldest(&self) -> u64 {
+        self.tail().saturating_sub(self.geometry.capacity()).max(self.first_seq)
+    }
+
+    pub(super) fn count_void(&self, voids: u64) {
+        // Relaxed: a figure.
+        self.void.fetch_add(voids, ord!("void.count", Relaxed));
+    }
+
+    pub(super) fn publisher_added(&self) {
+        // Relaxed: whoever adds one holds one, so the count cannot reach zero meanwhile.
+        self.publishers.fetch_add(1, ord!("publishers.add", Relaxed));
+    }
+
+    /// Adds a publisher unless the last one is gone.
+    pub(super) fn publisher_revived(&self) -> bool {
+        // Relaxed: the count alone decides; nothing is read on the strength of it.
+        let mut count = self.publishers.load(ord!("publishers.peek", Relaxed));
+        while count != 0 {
+            match self.publishers.compare_exchange_weak(
+                count,
+                count + 1,
+                ord!("publishers.revive", Relaxed),
+                ord!("publishers.revive_failed", Relaxed),
+            ) {
+                Ok(_) => return true,
+                Err(current) => count = current,
+            }
+        }
+        false
+    }
+
+    /// Removes a publisher; the last one closes the channel and wakes every waiter.
+    pub(super) fn publisher_gone(&self) {
+        // AcqRel: the last one to leave has everything that the others published, and passes it on by `close`.
+        if self.publishers.fetch_sub(1, ord!("publishers.leave", AcqRel)) == 1 {
+            // Release: whoever sees the channel closed (`closed.see`) sees everything published.
+            self.limits.closed.store(true, ord!("close", Release));
+            self.wait_queue.close();
+        }
+    }
+
+    pub(super) fn publisher_count(&self) -> usize {
+        // Relaxed: a figure.
+        self.publishers.load(ord!("publishers.read", Relaxed))
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        // Acquire: pairs with `close`.
+        self.limits.closed.load(ord!("closed.see", Acquire))
+    }
+
+    pub(super) fn subscriber_count(&self) -> usize {
+        self.counts.subscribers()
+    }
+
+    pub(super) fn stats(&self) -> RingStats {
+        let next_seq = self.tail();
+        // Relaxed: figures.
+        let void = self.void.load(ord!("void.read", Relaxed));
+        let mut slowest_position = None;
+        self.announcements.positions(|position| {
+            slowest_position = Some(slowest_position.map_or(position, |slowest: u64| slowest.min(position)));
+        });
+        RingStats {
+            capacity: self.geometry.capacity() as usize,
+            first_seq: self.first_seq,
+            next_seq,
+            published: (next_seq - self.first_seq).saturating_sub(void),
+            void,
+            subscribers: self.subscriber_count(),
+            publishers: self.publisher_count(),
+            slowest_position,
+        }
+    }
+}
+
+impl<T> Drop for RingShared<T> {
+    fn drop(&mut self) {
+        if !core::mem::needs_drop::<T>() {
+            return;
+        }
+        panic_guard::each(self.slots.iter(), |slot| {
+            // Relaxed: the last reference count has ordered everything before this drop.
+            if !Stamp::from_word(slot.stamp.load(ord!("ring.drop", Relaxed))).is_void() {
+                slot.value.with_mut(|value| {
+                    // SAFETY: the pointer is to a slot of ours, and nobody else is left.
+                    let value = unsafe { &mut *value };
+                    // SAFETY: a stamp that is not void says that the slot holds a value; it is dropped once, here.
+                    unsafe { value.assume_init_drop() };
+                });
+            }
+        });
+    }
+}
+
+impl<T> fmt::Debug for RingShared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingShared")
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,374 @@
+//! The table of waiters, as `bell` keeps it behind its lock: plain data, no foreign code.
+
+use core::task::Waker;
+
+use super::wait_queue::{NotifiedFlag, WakeTarget};
+use crate::sync::Arc;
+
+const NIL: usize = usize::MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NodeState {
+    Idle,
+    /// In the list of the waiting or of the due.
+    Listed,
+    Notified,
+}
+
+/// What was popped.
+#[derive(PartialEq, Eq)]
+enum PoppedKind {
+    Task,
+    Thread,
+}
+
+struct Node {
+    state: NodeState,
+    unseen: bool,
+    previous: usize,
+    next: usize,
+    target: Option<WakeTarget>,
+    notified: Option<Arc<NotifiedFlag>>,
+}
+
+/// A doubly linked list through the nodes.
+#[derive(Clone, Copy)]
+struct List {
+    head: usize,
+    tail: usize,
+}
+
+impl List {
+    const EMPTY: Self = Self { head: NIL, tail: NIL };
+
+    fn is_empty(self) -> bool {
+        self.head == NIL
+    }
+}
+
+pub(super) struct WaitList {
+    nodes: Vec<Node>,
+    waiting: List,
+    due: List,
+    listed: usize,
+    /// How many wait for a publication that may not look for them.
+    unseen: usize,
+    closed: bool,
+    watched: bool,
+    /// The ringer has found somebody due at its last turn.
+    overdue: bool,
+}
+
+impl WaitList {
+    pub(super) fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            waiting: List::EMPTY,
+            due: List::EMPTY,
+            listed: 0,
+            unseen: 0,
+            closed: false,
+            watched: false,
+            overdue: false,
+        }
+    }
+
+    /// Lists the node as waiting. Gives back the target that was replaced and whether the node had been notified, or as an error the
+    /// new target when closed.
+    pub(super) fn register(
+        &mut self,
+        number: usize,
+        notified: &Arc<NotifiedFlag>,
+        target: WakeTarget,
+    ) -> Result<(Option<WakeTarget>, bool), WakeTarget> {
+        if self.closed {
+            return Err(target);
+        }
+        while self.nodes.len() <= number {
+            self.nodes.push(Node {
+                state: NodeState::Idle,
+                unseen: false,
+                previous: NIL,
+                next: NIL,
+                target: None,
+                notified: None,
+            });
+        }
+        let node = &mut self.nodes[number];
+        node.notified.get_or_insert_with(|| notified.clone());
+        let replaced = node.target.replace(target);
+        let state = node.state;
+        if state != NodeState::Listed {
+            notified.clear();
+            self.list(number);
+        }
+        Ok((replaced, state == NodeState::Notified))
+    }
+
+    /// Takes the node out. Gives back its target, and whether it had been notified.
+    pub(super) fn cancel(&mut self, number: usize) -> (Option<WakeTarget>, bool) {
+        let Some(node) = self.nodes.get_mut(number) else {
+            return (None, false);
+        };
+        let target = node.target.take();
+        let state = node.state;
+        if state == NodeState::Listed {
+            self.unlist(number);
+        }
+        self.nodes[number].state = NodeState::Idle;
+        (target, state == NodeState::Notified)
+    }
+
+    /// Makes the node ready for another owner.
+    pub(super) fn forget(&mut self, number: usize) -> (Option<WakeTarget>, Option<Arc<NotifiedFlag>>) {
+        let (target, _) = self.cancel(number);
+        (target, self.nodes.get_mut(number).and_then(|node| node.notified.take()))
+    }
+
+    /// Is the node listed to be told by this very waker?
+    pub(super) fn keeps(&self, number: usize, waker: &Waker) -> bool {
+        let node = &self.nodes[number];
+        node.state == NodeState::Listed && matches!(&node.target, Some(WakeTarget::Task(own)) if own.will_wake(waker))
+    }
+
+    pub(super) fn mark_unseen(&mut self, number: usize) {
+        let node = &mut self.nodes[number];
+        if node.state == NodeState::Listed && !core::mem::replace(&mut node.unseen, true) {
+            self.unseen += 1;
+        }
+    }
+
+    /// Moves all that are waiting behind those that are due.
+    pub(super) fn make_due(&mut self) {
+        let waiting = core::mem::replace(&mut self.waiting, List::EMPTY);
+        if waiting.is_empty() {
+            return;
+        }
+        if self.due.is_empty() {
+            self.due = waiting;
+        } else {
+            self.nodes[self.due.tail].next = waiting.head;
+            self.nodes[waiting.head].previous = self.due.tail;
+            self.due.tail = waiting.tail;
+        }
+    }
+
+    /// Takes up to `most` (and as many as `told` holds) of the due.
+    pub(super) fn pop_due<const MOST: usize>(&mut self, most: usize, told: &mut WakeBatch<MOST>) {
+        for _ in 0..most.min(MOST) {
+            if self.pop(told).is_none() {
+                break;
+            }
+        }
+    }
+
+    /// Takes the first of the due: one task, whose executor spreads the rest, or up to `threads` threads.
+    pub(super) fn pop_first<const MOST: usize>(&mut self, threads: usize, told: &mut WakeBatch<MOST>) {
+        for _ in 0..threads.min(MOST) {
+            if self.pop(told) != Some(PoppedKind::Thread) {
+                break;
+            }
+        }
+    }
+
+    fn pop<const MOST: usize>(&mut self, told: &mut WakeBatch<MOST>) -> Option<PoppedKind> {
+        if self.due.is_empty() {
+            return None;
+        }
+        let number = self.due.head;
+        self.unlist(number);
+        if self.due.is_empty() {
+            self.overdue = false;
+        }
+        let node = &mut self.nodes[number];
+        node.state = NodeState::Notified;
+        let kind = if matches!(node.target, Some(WakeTarget::Thread(_))) {
+            PoppedKind::Thread
+        } else {
+            PoppedKind::Task
+        };
+        told.add(number, node.target.take());
+        Some(kind)
+    }
+
+    /// Tells the owners of what was popped, who may run from here on.
+    pub(super) fn set_notified<const MOST: usize>(&self, told: &WakeBatch<MOST>) {
+        for &number in &told.numbers[..told.count] {
+            if let Some(notified) = &self.nodes[number].notified {
+                notified.set();
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(super) fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    pub(super) fn has_unseen(&self) -> bool {
+        self.unseen != 0
+    }
+
+    /// Could a hand-on be needed, and is nobody watching yet?
+    pub(super) fn needs_watch(&self) -> bool {
+        self.listed > 1 && !self.watched
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
+    pub(super) fn set_watched(&mut self, watched: bool) {
+        self.watched = watched;
+    }
+
+    pub(super) fn is_overdue(&self) -> bool {
+        self.overdue
+    }
+
+    /// Notes whether anybody is due now, and says so.
+    pub(super) fn set_overdue(&mut self) -> bool {
+        self.overdue = self.has_due();
+        self.overdue
+    }
+
+    fn list(&mut self, number: usize) {
+        let last = self.waiting.tail;
+        let node = &mut self.nodes[number];
+        node.state = NodeState::Listed;
+        node.previous = last;
+        node.next = NIL;
+        if last == NIL {
+            self.waiting.head = number;
+        } else {
+            self.nodes[last].next = number;
+        }
+        self.waiting.tail = number;
+        self.listed += 1;
+    }
+
+    /// Takes the node out of whichever list it is in.
+    fn unlist(&mut self, number: usize) {
+        let node = &mut self.nodes[number];
+        let (previous, next) = (node.previous, node.next);
+        if core::mem::take(&mut node.unseen) {
+            self.unseen -= 1;
+        }
+        if previous != NIL {
+            self.nodes[previous].next = next;
+        } else if self.waiting.head == number {
+            self.waiting.head = next;
+        } else {
+            self.due.head = next;
+        }
+        if next != NIL {
+            self.nodes[next].previous = previous;
+        } else if self.waiting.tail == number {
+            self.waiting.tail = previous;
+        } else {
+            self.due.tail = previous;
+        }
+        self.listed -= 1;
+    }
+}
+
+/// Those taken from the table to be told, up to `MOST` of them, without allocating.
+pub(super) struct WakeBatch<const MOST: usize> {
+    targets: [Option<WakeTarget>; MOST],
+    numbers: [usize; MOST],
+    count: usize,
+}
+
+impl<const MOST: usize> WakeBatch<MOST> {
+    pub(super) fn new() -> Self {
+        Self {
+            targets: [const { None }; MOST],
+            numbers: [NIL; MOST],
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, number: usize, target: Option<WakeTarget>) {
+        self.targets[self.count] = target;
+        self.numbers[self.count] = number;
+        self.count += 1;
+    }
+
+    /// Takes the targets out, one by one.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = WakeTarget> {
+        self.targets[..self.count].iter_mut().filter_map(Option::take)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{WaitList, WakeBatch};
+    use crate::ring::wait_queue::{NotifiedFlag, WakeTarget};
+    use crate::sync::Arc;
+    use std::task::Waker;
+
+    fn target() -> WakeTarget {
+        WakeTarget::Task(Waker::noop().clone())
+    }
+
+    #[test]
+    fn waiters_are_notified_once_each_in_order() {
+        let mut waiters = WaitList::new();
+        let flags: Vec<_> = (0..5).map(|_| Arc::new(NotifiedFlag::new())).collect();
+        for (number, notified) in flags.iter().enumerate() {
+            assert!(waiters.register(number, notified, target()).is_ok());
+        }
+        waiters.cancel(0);
+        waiters.cancel(4);
+        waiters.make_due();
+        waiters.cancel(2);
+        let mut told = WakeBatch::<8>::new();
+        waiters.pop_due(1, &mut told);
+        waiters.set_notified(&told);
+        assert_eq!(told.drain().count(), 1);
+        assert!(flags[1].is_set());
+        assert!(!flags[3].is_set());
+        assert!(waiters.has_due());
+        let mut told = WakeBatch::<8>::new();
+        waiters.pop_due(9, &mut told);
+        waiters.set_notified(&told);
+        assert_eq!(told.drain().count(), 1);
+        assert!(flags[3].is_set());
+        assert!(!waiters.has_due() && !waiters.has_waiting());
+    }
+
+    #[test]
+    fn cancelling_any_node_of_either_list_keeps_the_rest() {
+        for victim in 0..6 {
+            let mut waiters = WaitList::new();
+            let notified = Arc::new(NotifiedFlag::new());
+            for number in 0..3 {
+                assert!(waiters.register(number, &notified, target()).is_ok());
+            }
+            waiters.make_due();
+            for number in 3..6 {
+                assert!(waiters.register(number, &notified, target()).is_ok());
+            }
+            assert!(!waiters.cancel(victim).1);
+            waiters.make_due();
+            let mut told = WakeBatch::<8>::new();
+            waiters.pop_due(usize::MAX, &mut told);
+            assert_eq!(told.drain().count(), 5);
+            assert!(!waiters.has_due());
+        }
+    }
+
+    #[test]
+    fn nobody_registers_after_the_close() {
+        let mut waiters = WaitList::new();
+        waiters.close();
+        assert!(waiters.register(0, &Arc::new(NotifiedFlag::new()), target()).is_err());
+    }
+}

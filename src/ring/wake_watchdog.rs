@@ -1,0 +1,116 @@
+//! The backstop thread of hand-on waking: one for the process, started when a ring first needs it.
+//!
+//! It looks after *armed* bells only, once in [`TURN`], and rests without a time limit when none is armed: an idle process pays
+//! nothing for it. Whoever is due for two turns is notified by it, so at most about two turns and the scheduler's delay after a
+//! publication.
+
+use std::sync::OnceLock;
+use std::thread::Thread;
+use std::time::Duration;
+
+use crate::ring::WaitQueue;
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak, downgrade, fence};
+
+/// The time between two looks.
+const TURN: Duration = Duration::from_millis(1);
+
+/// Looks without anything to do before the thread rests.
+const IDLE_TURNS: u32 = 20;
+
+struct Watchdog {
+    wait_queues: Mutex<Vec<Weak<WaitQueue>>>,
+    /// The thread is about to park without a time limit, or has.
+    resting: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+static WATCHDOG: OnceLock<Option<&'static Watchdog>> = OnceLock::new();
+
+/// Has the ringer look after `bell` from now on, as long as it exists. False when no thread could be started.
+pub(crate) fn watch(wait_queue: &Arc<WaitQueue>) -> bool {
+    let Some(watchdog) = *WATCHDOG.get_or_init(start) else {
+        return false;
+    };
+    let mut wait_queues = watchdog.wait_queues.lock();
+    wait_queues.retain(|wait_queue| wait_queue.strong_count() != 0);
+    wait_queues.push(downgrade(wait_queue));
+    true
+}
+
+/// A bell was armed: ends the ringer's rest.
+pub(crate) fn kick() {
+    if let Some(Some(watchdog)) = WATCHDOG.get() {
+        // SeqCst: pairs with the fence in `rest`: this thread sees the rest, or the ringer sees the armed bell.
+        fence(Ordering::SeqCst);
+        // Relaxed: the fence is what makes the answer count.
+        if watchdog.resting.load(Ordering::Relaxed)
+            && let Some(thread) = watchdog.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+}
+
+fn start() -> Option<&'static Watchdog> {
+    let watchdog: &'static Watchdog = Box::leak(Box::new(Watchdog {
+        wait_queues: Mutex::new(Vec::new()),
+        resting: AtomicBool::new(false),
+        thread: OnceLock::new(),
+    }));
+    let handle = std::thread::Builder::new()
+        .name("doorbell-watchdog".into())
+        .spawn(move || watchdog.run())
+        .ok()?;
+    watchdog.thread.get_or_init(|| handle.thread().clone());
+    Some(watchdog)
+}
+
+impl Watchdog {
+    fn run(&self) {
+        self.thread.get_or_init(std::thread::current);
+        let mut idle_turns = 0;
+        let mut armed = Vec::new();
+        loop {
+            self.find_armed(&mut armed);
+            let mut busy = false;
+            for wait_queue in armed.drain(..) {
+                busy |= wait_queue.watchdog_turn();
+            }
+            if busy {
+                idle_turns = 0;
+            } else {
+                idle_turns += 1;
+            }
+            if idle_turns < IDLE_TURNS {
+                std::thread::park_timeout(TURN);
+            } else {
+                self.rest(&mut armed);
+                idle_turns = 0;
+            }
+        }
+    }
+
+    fn find_armed(&self, armed: &mut Vec<Arc<WaitQueue>>) {
+        let wait_queues = self.wait_queues.lock();
+        armed.extend(
+            wait_queues
+                .iter()
+                .filter_map(Weak::upgrade)
+                .filter(|wait_queue| wait_queue.is_armed()),
+        );
+    }
+
+    fn rest(&self, armed: &mut Vec<Arc<WaitQueue>>) {
+        // Relaxed: the fence orders it.
+        self.resting.store(true, Ordering::Relaxed);
+        // SeqCst: pairs with the fence in `kick`.
+        fence(Ordering::SeqCst);
+        self.find_armed(armed);
+        if armed.is_empty() {
+            std::thread::park();
+        }
+        armed.clear();
+        // Relaxed: a kick that still sees the rest unparks once too often.
+        self.resting.store(false, Ordering::Relaxed);
+    }
+}

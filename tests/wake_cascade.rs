@@ -1,0 +1,327 @@
+//! Who is woken, by whom and how many at a time. Without the backstop thread all of it happens on one thread, so counts are exact.
+
+mod common;
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use doorbell::ring::{Builder, Publisher, Recv, Subscriber, TryRecvError, Wake};
+
+use crate::common::wakers::{Bell, Tally};
+use crate::common::{must_panic, panic_as_told};
+
+/// The most that a publish may wake by itself, by the contract.
+const BY_PUBLISH: usize = 2;
+/// The most that a woken waiter may wake in turn.
+const BY_WAITER: usize = 8;
+
+/// A subscriber that waits, and how often it was rung.
+struct Waiter {
+    subscriber: Subscriber<u64>,
+    tally: Arc<Tally>,
+    waker: Waker,
+}
+
+impl Waiter {
+    fn new(subscriber: &Subscriber<u64>) -> Self {
+        let tally = Tally::new();
+        Self {
+            subscriber: subscriber.clone(),
+            waker: Waker::from(Arc::clone(&tally)),
+            tally,
+        }
+    }
+
+    fn poll(&mut self) -> Poll<u64> {
+        self.subscriber
+            .poll_recv(&mut Context::from_waker(&self.waker))
+            .map(|got| got.unwrap())
+    }
+
+    fn is_rung(&self) -> bool {
+        self.tally.rings() > 0
+    }
+}
+
+fn parked(count: usize, wake: Wake, backstop: bool) -> (Publisher<u64>, Vec<Waiter>) {
+    let (publisher, subscriber) = Builder::new(64).wake(wake).wake_watchdog(backstop).channel().unwrap();
+    let mut waiters: Vec<_> = (0..count).map(|_| Waiter::new(&subscriber)).collect();
+    for waiter in &mut waiters {
+        assert!(waiter.poll().is_pending());
+    }
+    (publisher, waiters)
+}
+
+fn rung(waiters: &[Waiter]) -> usize {
+    waiters.iter().filter(|waiter| waiter.is_rung()).count()
+}
+
+#[test]
+fn wake_all_rings_everybody_within_the_publish() {
+    for backstop in [true, false] {
+        for count in [1, 2, 8, 9, 300] {
+            let (publisher, mut waiters) = parked(count, Wake::All, backstop);
+            publisher.publish(1);
+            assert!(waiters.iter().all(|waiter| waiter.tally.rings() == 1));
+            for waiter in &mut waiters {
+                assert_eq!(waiter.poll(), Poll::Ready(1));
+                assert!(waiter.poll().is_pending());
+            }
+            publisher.publish_batch([2, 3]);
+            assert!(waiters.iter().all(|waiter| waiter.tally.rings() == 2));
+        }
+    }
+}
+
+#[test]
+fn a_publish_rings_a_few_and_these_ring_the_rest() {
+    for count in [1, 2, 3, 10, 1_000] {
+        let (publisher, mut waiters) = parked(count, Wake::Cascade, false);
+        publisher.publish(1);
+        let mut known = rung(&waiters);
+        assert!(
+            (1..=BY_PUBLISH).contains(&known),
+            "{known} of {count} were rung by the publish"
+        );
+        let mut done = vec![false; count];
+        while let Some(next) = (0..count).find(|index| waiters[*index].is_rung() && !done[*index]) {
+            assert_eq!(waiters[next].poll(), Poll::Ready(1));
+            done[next] = true;
+            let now = rung(&waiters);
+            assert!(now - known <= BY_WAITER, "one waiter rang {}", now - known);
+            known = now;
+        }
+        assert_eq!(known, count, "the chain broke");
+        assert!(
+            waiters.iter().all(|waiter| waiter.tally.rings() == 1),
+            "somebody was rung twice"
+        );
+    }
+}
+
+/// Lets each rung waiter go in some other way than by being polled; the others must all be rung.
+fn let_go(count: usize, mut go: impl FnMut(Waiter)) {
+    let (publisher, mut waiters) = parked(count, Wake::Cascade, false);
+    publisher.publish(1);
+    let mut gone = 0;
+    while let Some(index) = waiters.iter().position(Waiter::is_rung) {
+        go(waiters.swap_remove(index));
+        gone += 1;
+    }
+    assert_eq!(gone, count, "{} wait for ever", waiters.len());
+}
+
+#[test]
+fn a_woken_subscriber_that_is_dropped_cascades() {
+    let_go(50, drop);
+}
+
+#[test]
+fn a_woken_subscriber_whose_task_panics_cascades() {
+    let_go(50, |waiter| {
+        must_panic(move || {
+            let _waiter = waiter;
+            panic_as_told()
+        });
+    });
+}
+
+#[test]
+fn a_woken_subscriber_that_receives_without_waiting_and_is_dropped_cascades() {
+    let_go(50, |mut waiter| assert_eq!(waiter.subscriber.try_recv(), Ok(1)));
+}
+
+#[test]
+fn a_woken_subscriber_that_blocks_cascades() {
+    let mut kept = Vec::new();
+    let_go(50, |mut waiter| {
+        assert_eq!(waiter.subscriber.recv_blocking(), Ok(1));
+        kept.push(waiter);
+    });
+}
+
+#[test]
+fn a_woken_subscriber_that_becomes_a_stream_cascades() {
+    let mut kept = Vec::new();
+    let_go(50, |waiter| {
+        let mut stream = waiter.subscriber.into_stream();
+        let next = futures::Stream::poll_next(Pin::new(&mut stream), &mut Context::from_waker(Waker::noop()));
+        assert_eq!(next, Poll::Ready(Some(Ok(1))));
+        kept.push(stream);
+    });
+}
+
+#[test]
+fn a_woken_future_that_is_dropped_cascades() {
+    let (publisher, subscriber) = Builder::new(64).wake_watchdog(false).channel().unwrap();
+    let mut subscribers: Vec<Subscriber<u64>> = (0..50).map(|_| subscriber.clone()).collect();
+    let mut waits: Vec<(Pin<Box<Recv<'_, u64>>>, _)> = subscribers
+        .iter_mut()
+        .map(|subscriber| {
+            let (mut wait, tally) = (Box::pin(subscriber.recv()), Tally::new());
+            let waker = Waker::from(Arc::clone(&tally));
+            assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            (wait, tally)
+        })
+        .collect();
+    publisher.publish(1);
+    let mut gone = 0;
+    while let Some(index) = waits.iter().position(|(_, tally)| tally.rings() > 0) {
+        // Given up without ever being polled again.
+        drop(waits.swap_remove(index));
+        gone += 1;
+    }
+    assert_eq!(gone, 50);
+    drop(waits);
+    for subscriber in &mut subscribers {
+        assert_eq!(subscriber.try_recv(), Ok(1), "a cancelled wait received nothing");
+    }
+}
+
+#[test]
+fn those_who_gave_up_before_are_not_counted_on() {
+    let (publisher, mut waiters) = parked(60, Wake::Cascade, false);
+    let mut index = 0;
+    waiters.retain(|_| {
+        index += 1;
+        index % 3 != 0
+    });
+    let count = waiters.len();
+    publisher.publish(1);
+    let mut got = 0;
+    while let Some(index) = waiters.iter().position(Waiter::is_rung) {
+        let mut waiter = waiters.swap_remove(index);
+        assert_eq!(waiter.poll(), Poll::Ready(1));
+        got += 1;
+    }
+    assert_eq!(got, count);
+}
+
+#[test]
+fn stuck_waiters_wait_for_the_next_publish_without_a_watchdog() {
+    let (publisher, waiters) = parked(20, Wake::Cascade, false);
+    let mut known = 0;
+    for publish in 1..=20 {
+        publisher.publish(publish);
+        let now = rung(&waiters);
+        assert!(now - known <= BY_PUBLISH);
+        assert!(now > known || known == 20, "publish {publish} woke nobody");
+        known = now;
+    }
+    assert_eq!(known, 20);
+    assert!(
+        waiters.iter().all(|waiter| waiter.tally.rings() == 1),
+        "one ring is enough until it runs"
+    );
+}
+
+#[test]
+fn the_watchdog_wakes_for_stuck_waiters() {
+    let (publisher, subscriber) = Builder::new(64).channel::<u64>().unwrap();
+    // These are rung first, and never run.
+    let mut stuck: Vec<_> = (0..3).map(|_| Waiter::new(&subscriber)).collect();
+    for waiter in &mut stuck {
+        assert!(waiter.poll().is_pending());
+    }
+    for round in 1..=5 {
+        let mut others: Vec<_> = (0..100).map(|_| (publisher.subscribe(), Bell::new())).collect();
+        for (subscriber, bell) in &mut others {
+            assert!(
+                subscriber
+                    .poll_recv(&mut Context::from_waker(&bell.waker()))
+                    .is_pending()
+            );
+        }
+        publisher.publish(round);
+        for (subscriber, bell) in &mut others {
+            bell.wait_beyond(0);
+            assert_eq!(bell.rings(), 1);
+            assert_eq!(subscriber.try_recv(), Ok(round));
+        }
+    }
+    for waiter in &mut stuck {
+        assert_eq!(waiter.poll(), Poll::Ready(1));
+    }
+}
+
+#[test]
+fn polling_again_with_another_waker_replaces_the_first() {
+    let (publisher, mut waiters) = parked(1, Wake::Cascade, true);
+    let waiter = &mut waiters[0];
+    let second = Tally::new();
+    let waker = Waker::from(Arc::clone(&second));
+    assert!(
+        waiter
+            .subscriber
+            .poll_recv(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    // Once more with the same waker changes nothing.
+    assert!(
+        waiter
+            .subscriber
+            .poll_recv(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    publisher.publish(1);
+    assert_eq!((waiter.tally.rings(), second.rings()), (0, 1));
+    assert_eq!(waiter.poll(), Poll::Ready(1));
+}
+
+#[test]
+fn nobody_is_rung_without_a_reason() {
+    let (publisher, mut waiters) = parked(5, Wake::All, true);
+    drop(publisher.subscribe());
+    drop(publisher.clone());
+    assert_eq!(publisher.publish_batch([]), 1..1);
+    assert_eq!(rung(&waiters), 0);
+    for waiter in &mut waiters {
+        assert_eq!(waiter.subscriber.try_recv(), Err(TryRecvError::Empty));
+    }
+    publisher.publish(1);
+    for waiter in &mut waiters {
+        assert_eq!(waiter.poll(), Poll::Ready(1));
+    }
+    // They do not wait now, so nobody is told of the next.
+    publisher.publish(2);
+    assert!(waiters.iter().all(|waiter| waiter.tally.rings() == 1));
+}
+
+#[test]
+fn a_void_wakes_and_lets_wait_again() {
+    for wake in [Wake::Cascade, Wake::All] {
+        let (publisher, mut waiters) = parked(3, wake, false);
+        must_panic(|| publisher.publish_with(|_| panic_as_told()));
+        // Whether a void is worth a ring or not: whoever waits still gets what comes next.
+        for waiter in &mut waiters {
+            assert!(waiter.poll().is_pending());
+        }
+        publisher.publish(2);
+        let mut left = waiters;
+        while let Some(index) = left.iter().position(|waiter| waiter.is_rung()) {
+            let mut waiter = left.swap_remove(index);
+            assert_eq!(waiter.poll(), Poll::Ready(2));
+            assert_eq!(waiter.subscriber.stats().void, 1);
+        }
+        assert!(left.is_empty());
+    }
+}
+
+#[test]
+fn a_cancelled_wait_costs_at_most_one_empty_ring() {
+    let (publisher, subscriber) = Builder::new(8).wake_watchdog(false).channel::<u64>().unwrap();
+    let mut subscriber = subscriber;
+    let tally = Tally::new();
+    let waker = Waker::from(Arc::clone(&tally));
+    for round in 1..=100 {
+        {
+            let mut wait = pin!(subscriber.recv());
+            assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        publisher.publish(round);
+        assert_eq!(subscriber.try_recv(), Ok(round));
+    }
+    assert!(tally.rings() <= 1);
+}
