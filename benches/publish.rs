@@ -15,9 +15,7 @@ mod common {
 }
 
 use common::settings::{BATCH, Message, message, run_bench};
-use common::solo::{
-    AsyncBroadcast, Channel, Doorbell, DoorbellUnique, DropIn, Lossy, PhotonMulti, PhotonSingle, Tokio,
-};
+use common::solo::{AsyncBroadcast, Channel, Doorbell, DropIn, Lossy, PhotonMulti, PhotonSingle, Tokio};
 
 fn main() {
     run_bench("publish", 30, Duration::from_millis(700), bench);
@@ -27,9 +25,7 @@ fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("publish");
     for idle in [0, 1, 64] {
         one_by_one(&mut group, "doorbell", idle, Doorbell::open);
-        one_by_one(&mut group, "doorbell_spmc", idle, DoorbellUnique::open);
         by_batch(&mut group, "doorbell_batch", idle, Doorbell::open);
-        by_batch(&mut group, "doorbell_spmc_batch", idle, DoorbellUnique::open);
         if idle > 0 {
             one_by_one(&mut group, "drop_in", idle, DropIn::open);
             one_by_one(&mut group, "tokio", idle, Tokio::open);

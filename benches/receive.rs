@@ -18,8 +18,8 @@ mod common {
 use common::payload::{Event, Payload};
 use common::settings::{BATCH, Message, run_bench};
 use common::solo::{
-    AsyncBroadcast, Channel, DisruptorMulti, DisruptorSingle, Doorbell, DoorbellUnique, DropIn, PhotonMulti,
-    PhotonSingle, Tokio, broken,
+    AsyncBroadcast, Channel, DisruptorMulti, DisruptorSingle, Doorbell, DropIn, PhotonMulti, PhotonSingle, Tokio,
+    broken,
 };
 
 fn main() {
@@ -41,7 +41,6 @@ fn bench(criterion: &mut Criterion) {
 /// references receives by value, one without batches publishes or receives 64 times.
 fn any_payload<T: Payload>(group: &mut BenchmarkGroup<'_, WallTime>, work: Work) {
     work.bench(group, "doorbell", || Doorbell::<T>::open(1));
-    work.bench(group, "doorbell_spmc", || DoorbellUnique::<T>::open(1));
     work.bench(group, "drop_in", || DropIn::<T>::open(1));
     work.bench(group, "tokio", || Tokio::<T>::open(1));
     work.bench(group, "async_broadcast", || AsyncBroadcast::<T>::open(1));

@@ -26,11 +26,10 @@ per_message() {
     echo "$once $twice $messages" | awk '{ printf "%.1f", ($2 - $1) / $3 }'
 }
 
-printf '%-16s %10s %14s %10s %16s\n' scenario doorbell doorbell_spmc tokio 'doorbell/tokio'
+printf '%-16s %10s %10s %16s\n' scenario doorbell tokio 'doorbell/tokio'
 for scenario in publish publish_receive publish_read batch publish_batch; do
     doorbell=$(per_message doorbell "$scenario")
-    unique=$(per_message doorbell_spmc "$scenario")
     tokio=$(per_message tokio "$scenario")
     ratio=$(echo "$doorbell $tokio" | awk '{ printf "%.2f", $1 / $2 }')
-    printf '%-16s %10s %14s %10s %16s\n' "$scenario" "$doorbell" "$unique" "$tokio" "$ratio"
+    printf '%-16s %10s %10s %16s\n' "$scenario" "$doorbell" "$tokio" "$ratio"
 done

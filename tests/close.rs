@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use doorbell::ring::{
-    Builder, OnLag, RecvError, RecvTimeoutError, Start, Subscriber, TryRecvError, WaitStrategy, Wake, channel, spmc,
+    Builder, OnLag, RecvError, RecvTimeoutError, Start, Subscriber, TryRecvError, WaitStrategy, Wake, channel,
 };
 use futures::Stream;
 
@@ -123,8 +123,8 @@ fn only_the_last_publisher_closes() {
 }
 
 #[test]
-fn the_unique_publisher_closes() {
-    let (mut publisher, mut subscriber) = spmc(4);
+fn dropping_the_only_publisher_closes() {
+    let (publisher, mut subscriber) = channel(4);
     publisher.publish(1);
     let mut late = publisher.subscribe();
     drop(publisher);

@@ -20,8 +20,6 @@ mod ref_twin;
 mod threads_twin;
 #[path = "compile_fail/two_receives_twin.rs"]
 mod two_receives_twin;
-#[path = "compile_fail/unique_publisher_twin.rs"]
-mod unique_publisher_twin;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,8 +102,6 @@ fn unsound_uses_do_not_compile() {
         "ref_across_receive",
         "ref_outlives_subscriber",
         "two_receives_at_once",
-        "unique_publisher_is_not_cloned",
-        "unique_publisher_is_not_shared",
     ] {
         refused(case, deps);
     }
@@ -133,5 +129,4 @@ fn their_twins_compile_and_run() {
     ref_twin::main();
     threads_twin::main();
     two_receives_twin::main();
-    unique_publisher_twin::main();
 }

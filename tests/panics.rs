@@ -466,7 +466,6 @@ fn a_reader_that_panics_with_a_reference_in_hand_lets_it_go() {
 fn wrong_arguments_are_refused() {
     assert!(!must_refuse(|| channel::<u8>(0)).is_empty());
     assert!(!must_refuse(|| channel::<u8>(usize::MAX)).is_empty());
-    assert!(!must_refuse(|| doorbell::ring::spmc::<u8>(0)).is_empty());
     let tally = Tally::new();
     let (_publisher, mut subscriber) = channel::<u8>(1);
     let waker = Waker::from(Arc::clone(&tally));

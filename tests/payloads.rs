@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 
-use doorbell::ring::{Start, Subscriber, TryRecvError, channel, spmc};
+use doorbell::ring::{Start, Subscriber, TryRecvError, channel};
 
 use crate::common::{block_on, join_all};
 
@@ -128,7 +128,7 @@ struct Unique(u64);
 
 #[test]
 fn without_clone_by_reference() {
-    let (mut publisher, mut subscriber) = spmc::<Unique>(4);
+    let (publisher, mut subscriber) = channel::<Unique>(4);
     publisher.publish(Unique(1));
     publisher.publish_batch([Unique(2), Unique(3)]);
     publisher.publish_with(Unique);

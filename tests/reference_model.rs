@@ -18,7 +18,7 @@ mod rig;
 
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-use crate::ops::{Script, script};
+use crate::ops::script;
 use crate::rig::Rig;
 
 /// The same cases in every run, unless the environment asks for others.
@@ -34,9 +34,9 @@ fn config(cases: u32) -> Config {
     config
 }
 
-fn check(unique: bool, run: fn(&Script)) {
-    let outcome = TestRunner::new(config(1_500)).run(&script(unique), |script| {
-        run(&script);
+fn check(one_publisher: bool) {
+    let outcome = TestRunner::new(config(1_500)).run(&script(one_publisher), |script| {
+        Rig::run_script(&script);
         Ok(())
     });
     if let Err(failure) = outcome {
@@ -46,10 +46,10 @@ fn check(unique: bool, run: fn(&Script)) {
 
 #[test]
 fn many_publishers_match_the_reference() {
-    check(false, Rig::run_shared);
+    check(false);
 }
 
 #[test]
 fn one_publisher_matches_the_reference() {
-    check(true, Rig::run_unique);
+    check(true);
 }

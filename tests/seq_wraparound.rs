@@ -213,14 +213,6 @@ fn first_seqs_that_do_not_exist_are_refused() {
                 max: MAX_SEQ
             })
         );
-        let refused = Builder::new(4).first_seq(first_seq).spmc::<u8>().err();
-        assert_eq!(
-            refused,
-            Some(BuildError::FirstSeqOutOfRange {
-                first_seq,
-                max: MAX_SEQ
-            })
-        );
     }
     assert!(Builder::new(4).first_seq(MAX_SEQ).channel::<u8>().is_ok());
     assert_eq!(Builder::new(0).channel::<u8>().err(), Some(BuildError::ZeroCapacity));
@@ -281,8 +273,8 @@ fn a_huge_headroom_is_the_same_as_latest() {
 }
 
 #[test]
-fn spmc_near_the_end() {
-    let (mut publisher, mut subscriber) = Builder::new(3).first_seq(MAX_SEQ - 9).spmc().unwrap();
+fn one_by_one_to_the_end() {
+    let (publisher, mut subscriber) = Builder::new(3).first_seq(MAX_SEQ - 9).channel().unwrap();
     for seq in MAX_SEQ - 9..=MAX_SEQ {
         assert_eq!(publisher.publish(seq), seq);
         assert_eq!(subscriber.try_recv_seq(), Ok((seq, seq)));

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use doorbell::ring::{
-    Builder, Publisher, RecvTimeoutError, Start, Subscriber, TryRecvError, WaitStrategy, Wake, channel, spmc,
+    Builder, Publisher, RecvTimeoutError, Start, Subscriber, TryRecvError, WaitStrategy, Wake, channel,
 };
 use futures::Stream;
 
@@ -59,12 +59,6 @@ fn publishing() {
         });
         steady("cloning a publisher", |_| drop(publisher.clone()));
         steady("statistics", |_| assert_eq!(publisher.stats().subscribers, 1));
-        let (mut unique, _idle) = spmc::<Words>(capacity);
-        steady("spmc publish", |number| drop_seq(unique.publish([number; 4])));
-        steady("spmc publish_with", |_| drop_seq(unique.publish_with(|seq| [seq; 4])));
-        steady("spmc publish_batch", |number| {
-            assert_eq!(unique.publish_batch([[number; 4]; 10]).count(), 10)
-        });
     }
 }
 
@@ -94,11 +88,6 @@ impl ExactSizeIterator for Short {}
 fn receiving(what: &str, receive: impl Fn(&mut Subscriber<Words>) -> Option<Words>) {
     for capacity in CAPACITIES {
         let (publisher, mut subscriber) = channel::<Words>(capacity);
-        steady(what, |number| {
-            publisher.publish([number; 4]);
-            assert_eq!(receive(&mut subscriber), Some([number; 4]));
-        });
-        let (mut publisher, mut subscriber) = spmc::<Words>(capacity);
         steady(what, |number| {
             publisher.publish([number; 4]);
             assert_eq!(receive(&mut subscriber), Some([number; 4]));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use doorbell::ring::{Builder, OnLag, Publisher, Start, Subscriber, TryRecvError, channel, spmc};
+use doorbell::ring::{Builder, OnLag, Publisher, Start, Subscriber, TryRecvError, channel};
 
 use crate::common::audit::{Account, Roll, Signed, WAYS, Way, follow, publish_all};
 use crate::common::census::Census;
@@ -108,7 +108,7 @@ fn nothing_is_lost_while_everything_fits() {
 fn one_publisher_ten_subscribers() {
     let total = 4 * EVENTS;
     let roll = Arc::new(Roll::new(1, total as usize));
-    let (mut publisher, subscriber) = spmc::<String>(128);
+    let (publisher, subscriber) = channel::<String>(128);
     let readers: Vec<_> = WAYS
         .iter()
         .map(|way| {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use doorbell::ring::{Builder, Subscriber, Wake, channel, spmc};
+use doorbell::ring::{Builder, Subscriber, Wake, channel};
 
 use crate::common::{Dice, PATIENCE, block_on, join_all, must_end};
 
@@ -83,11 +83,6 @@ fn no_wake_up_is_lost_by_the_other_ways_to_publish() {
             )
         };
         park_and_publish(batch, 2, ROUNDS);
-        let unique = || -> (Box<dyn FnMut(u64) + Send>, _) {
-            let (mut publisher, subscriber) = spmc(4);
-            (Box::new(move |value| drop_seq(publisher.publish(value))), subscriber)
-        };
-        park_and_publish(unique, 3, ROUNDS);
     });
 }
 

@@ -9,7 +9,7 @@ mod tokio;
 
 pub(crate) use self::async_broadcast::AsyncBroadcast;
 pub(crate) use self::disruptor::{DisruptorMulti, DisruptorSingle};
-pub(crate) use self::doorbell::{Doorbell, DoorbellUnique};
+pub(crate) use self::doorbell::Doorbell;
 pub(crate) use self::drop_in::DropIn;
 pub(crate) use self::photon::{PhotonMulti, PhotonSingle};
 pub(crate) use self::tokio::Tokio;

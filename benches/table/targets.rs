@@ -70,8 +70,6 @@ use Bound::{AtMost, Deliveries, Shown};
 pub(crate) const TARGETS: &[Target] = &[
     row("publish, 1 idle subscriber", "publish/1_idle/doorbell", "tokio", "publish/1_idle/tokio", AtMost(0.45)),
     row("publish, 64 idle subscribers", "publish/64_idle/doorbell", "tokio", "publish/64_idle/tokio", AtMost(0.45)),
-    row("spmc publish, 1 idle subscriber", "publish/1_idle/doorbell_spmc", "tokio", "publish/1_idle/tokio", AtMost(0.25)),
-    row("spmc publish, 64 idle subscribers", "publish/64_idle/doorbell_spmc", "tokio", "publish/64_idle/tokio", AtMost(0.25)),
     row("publish + receive by value", "receive/value_u64x4/doorbell", "tokio", "receive/value_u64x4/tokio", AtMost(0.40)),
     row("the same, Arc payload", "receive/value_arc/doorbell", "tokio", "receive/value_arc/tokio", AtMost(0.60)),
     row("the same, String event", "receive/value_string/doorbell", "tokio", "receive/value_string/tokio", Shown),

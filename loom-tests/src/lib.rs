@@ -14,13 +14,13 @@ pub mod registry;
 
 pub mod self_check;
 pub mod sites;
-mod wake_watchdog;
 #[allow(
     dead_code,
     unused_imports,
     reason = "the same surface as the engine's own facade, whether used or not"
 )]
 mod sync;
+mod wake_watchdog;
 
 /// The cluster events, compiled over loom.
 #[allow(dead_code, unused_imports, reason = "the models use a part of it")]

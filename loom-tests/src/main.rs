@@ -6,9 +6,9 @@
 //! cargo run --release -p doorbell-loom -- --list
 //! ```
 
-use doorbell_loom::registry::{self, Model};
 use doorbell_loom::child::{self, CHILD, Verdict};
 use doorbell_loom::parallel;
+use doorbell_loom::registry::{self, Model};
 use doorbell_loom::self_check;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

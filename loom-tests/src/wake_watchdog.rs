@@ -43,7 +43,11 @@ pub(crate) fn is_there() -> bool {
 /// One turn of the ringer; false when there was nothing to do.
 pub(crate) fn turn() -> bool {
     let wait_queues = watched().as_mut().map(std::mem::take).unwrap_or_default();
-    let busy = wait_queues.iter().filter(|wait_queue| wait_queue.watchdog_turn()).count() != 0;
+    let busy = wait_queues
+        .iter()
+        .filter(|wait_queue| wait_queue.watchdog_turn())
+        .count()
+        != 0;
     if let Some(all) = watched().as_mut() {
         all.extend(wait_queues);
     }

@@ -5,7 +5,6 @@ use super::geometry::{Geometry, MAX_CAPACITY, MAX_SEQ};
 use super::publisher::Publisher;
 use super::shared::{RingShared, Slot};
 use super::subscriber::Subscriber;
-use super::unique::UniquePublisher;
 use crate::sync::Arc;
 
 /// Where a subscriber that lagged goes on.
@@ -159,16 +158,6 @@ impl Builder {
         Ok((Publisher::from_core(core), subscriber))
     }
 
-    /// Makes a ring for one publisher and many subscribers.
-    ///
-    /// # Errors
-    ///
-    /// As [`Builder::channel`].
-    pub fn spmc<T: Send + Sync + 'static>(self) -> Result<(UniquePublisher<T>, Subscriber<T>), BuildError> {
-        let (publisher, subscriber) = self.channel()?;
-        Ok((UniquePublisher::new(publisher), subscriber))
-    }
-
     pub(super) fn checked<T>(&self) -> Result<&Self, BuildError> {
         let Self {
             capacity, first_seq, ..
@@ -213,20 +202,4 @@ pub fn channel<T: Send + Sync + 'static>(capacity: usize) -> (Publisher<T>, Subs
     Builder::new(capacity)
         .channel()
         .unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Makes a ring that retains `capacity` events, for one publisher, which cannot be cloned or shared, and many subscribers.
-///
-/// ```
-/// let (mut publisher, mut subscriber) = doorbell::ring::spmc(1024);
-/// publisher.publish(7);
-/// assert_eq!(subscriber.try_recv(), Ok(7));
-/// ```
-///
-/// # Panics
-///
-/// When `capacity` is zero or too large ([`Builder`] returns an error instead).
-#[must_use]
-pub fn spmc<T: Send + Sync + 'static>(capacity: usize) -> (UniquePublisher<T>, Subscriber<T>) {
-    Builder::new(capacity).spmc().unwrap_or_else(|error| panic!("{error}"))
 }

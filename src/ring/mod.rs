@@ -44,7 +44,6 @@ mod stats;
 mod stream;
 mod subscriber;
 mod subscriber_count;
-mod unique;
 mod wait;
 mod wait_list;
 mod wait_queue;
@@ -52,7 +51,7 @@ pub(crate) mod wake_watchdog;
 mod write;
 
 pub use batch::Batch;
-pub use builder::{Builder, OnLag, Start, WaitStrategy, Wake, channel, spmc};
+pub use builder::{Builder, OnLag, Start, WaitStrategy, Wake, channel};
 pub use error::{BuildError, Lagged, RecvError, RecvTimeoutError, TryRecvError};
 pub use future::{Recv, RecvBatch, RecvLossy, RecvRef, RecvSeq};
 pub use geometry::MAX_SEQ;
@@ -62,7 +61,6 @@ pub use recv_ref::Ref;
 pub use stats::{RingStats, SubscriberStats};
 pub use stream::SubscriberStream;
 pub use subscriber::Subscriber;
-pub use unique::UniquePublisher;
 
 pub(crate) use broadcast_ext::open;
 pub(crate) use subscriber_count::{AbsenceTicket, SubscriberCount};

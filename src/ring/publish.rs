@@ -1,4 +1,4 @@
-//! What both kinds of publisher do once they have claimed their sequences.
+//! Publishing claimed sequences: one value, a built value, or a batch.
 
 use core::ops::Range;
 

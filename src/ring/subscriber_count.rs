@@ -42,7 +42,7 @@ impl SubscriberCount {
     #[inline(always)]
     pub(crate) fn subscribers(&self) -> usize {
         // Relaxed: a figure; who acts on zero fences before, holds the door, or relies on `claim` (`RingShared::wake_built`).
-        self.subscribers.load(ord!("counts.count", Relaxed))
+        self.subscribers.load(ord!("subscribers.count", Relaxed))
     }
 
     /// Adds a subscriber, which reads the tail of the ring afterwards.

@@ -69,17 +69,17 @@ impl NotifiedFlag {
 
     /// Has the owner been notified since it registered?
     pub(super) fn is_set(&self) -> bool {
-        // Acquire: pairs with `notified.give`: what made the owner due is visible.
+        // Acquire: pairs with `notified.set`: what made the owner due is visible.
         self.0.load(ord!("notified.see", Acquire))
     }
 
     pub(super) fn set(&self) {
         // Release: pairs with `notified.see`.
-        self.0.store(true, ord!("notified.give", Release));
+        self.0.store(true, ord!("notified.set", Release));
     }
 
     pub(super) fn clear(&self) {
-        // Relaxed: under the lock, like every `give`.
+        // Relaxed: under the lock, like every `set`.
         self.0.store(false, ord!("notified.clear", Relaxed));
     }
 }
@@ -160,7 +160,7 @@ impl WaitQueue {
     /// A notified waiter runs or goes: notifies the next.
     #[inline]
     pub(super) fn cascade(&self) {
-        // Relaxed: whoever notified the caller stored the flags before it gave the notice (`notified.give`).
+        // Relaxed: whoever notified the caller stored the flags before it gave the notice (`notified.set`).
         if self.flags.load(ord!("flags.due", Relaxed)) & DUE != 0 && !fault!("cascade.skipped") {
             self.cascade_now();
         }
@@ -367,7 +367,7 @@ impl WaitQueue {
         let current = self.flags.load(ord!("flags.current", Relaxed)) & (WAITING | DUE);
         let added = set & !current;
         let removed = current & !set;
-        // Relaxed, both: made visible to publishers by `park.look` or the fences, to the notified by `notified.give`.
+        // Relaxed, both: made visible to publishers by `park.look` or the fences, to the notified by `notified.set`.
         if added != 0 {
             self.flags.fetch_or(added, ord!("flags.add", Relaxed));
         }

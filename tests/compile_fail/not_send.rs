@@ -3,5 +3,5 @@
 use std::sync::MutexGuard;
 
 fn main() {
-    let _ = doorbell::ring::spmc::<MutexGuard<'static, u8>>(4);
+    let _ = doorbell::ring::channel::<MutexGuard<'static, u8>>(4);
 }

@@ -1,5 +1,5 @@
 use std::sync::Mutex;
 
 pub(crate) fn main() {
-    let _ = doorbell::ring::spmc::<Mutex<u8>>(4);
+    let _ = doorbell::ring::channel::<Mutex<u8>>(4);
 }

@@ -13,7 +13,5 @@ pub(crate) fn main() {
     let held = subscriber.try_recv_ref().unwrap();
     sends(&held);
     shares(&held);
-    let (unique, _) = doorbell::ring::spmc::<String>(4);
-    sends(&unique);
     sends(&subscriber.into_stream());
 }

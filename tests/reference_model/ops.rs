@@ -174,19 +174,22 @@ fn inner() -> impl Strategy<Value = Inner> {
     ]
 }
 
-fn op(unique: bool) -> impl Strategy<Value = Op> {
+fn op(one_publisher: bool) -> impl Strategy<Value = Op> {
     let who = || 0usize..8;
-    // These do nothing on a channel with one publisher.
-    let around = if unique { 1 } else { 4 };
+    let (add, upgrade) = if one_publisher {
+        (Op::Publish { by: 0 }, Op::Publish { by: 0 })
+    } else {
+        (Op::AddPublisher, Op::UpgradePublisher)
+    };
     prop_oneof![
         12 => who().prop_map(|by| Op::Publish { by }),
         2 => (who(), any::<bool>()).prop_map(|(by, panics)| Op::PublishWith { by, panics }),
-        around => (who(), vec(inner(), 0..6), prop::bool::weighted(0.2))
+        4 => (who(), vec(inner(), 0..6), prop::bool::weighted(0.2))
             .prop_map(|(by, inner, panics)| Op::PublishAround { by, inner, panics }),
         4 => (who(), prop_oneof![0usize..8, 0usize..80], prop_oneof![0usize..8, 0usize..80], prop::bool::weighted(0.2))
             .prop_map(|(by, claims, yields, panics)| Op::PublishBatch { by, claims, yields, panics }),
-        1 => Just(Op::AddPublisher),
-        1 => Just(Op::UpgradePublisher),
+        1 => Just(add),
+        1 => Just(upgrade),
         1 => who().prop_map(|by| Op::DropPublisher { by }),
         2 => from().prop_map(Op::Subscribe),
         1 => who().prop_map(|who| Op::CloneSubscriber { who }),
@@ -215,7 +218,7 @@ fn first_seq(capacity: usize) -> impl Strategy<Value = u64> {
 }
 
 /// Scripts for the channel with one publisher or with many.
-pub(crate) fn script(unique: bool) -> impl Strategy<Value = Script> {
+pub(crate) fn script(one_publisher: bool) -> impl Strategy<Value = Script> {
     prop_oneof![5 => 1usize..6, 3 => 6usize..20, 1 => Just(64usize), 1 => 60usize..140]
         .prop_flat_map(move |capacity| {
             let on_lag = prop_oneof![
@@ -225,7 +228,12 @@ pub(crate) fn script(unique: bool) -> impl Strategy<Value = Script> {
                 (0u64..12).prop_map(|spare| Some(OnLag::Headroom(spare))),
                 Just(Some(OnLag::Headroom(u64::MAX))),
             ];
-            (Just(capacity), first_seq(capacity), on_lag, vec(op(unique), 1..90))
+            (
+                Just(capacity),
+                first_seq(capacity),
+                on_lag,
+                vec(op(one_publisher), 1..90),
+            )
         })
         .prop_map(|(capacity, first_seq, on_lag, ops)| Script {
             capacity,

@@ -1,6 +1,6 @@
 //! Does every operation on a real channel and on the reference, and compares.
 
-use doorbell::ring::{MAX_SEQ, Publisher, Start, Subscriber, SubscriberStats, UniquePublisher, WeakPublisher};
+use doorbell::ring::{MAX_SEQ, Publisher, Start, Subscriber, SubscriberStats, WeakPublisher};
 
 use crate::claiming::Claiming;
 use crate::common::census::{Census, Citizen};
@@ -8,28 +8,6 @@ use crate::common::{may_panic, panic_as_told};
 use crate::model::{Answer, Entry, Ledger, Reader};
 use crate::ops::{From, Inner, Op, Script};
 use crate::receive;
-
-/// The publishing half, of either kind.
-enum Publishing {
-    Shared(Vec<Publisher<Citizen>>, WeakPublisher<Citizen>),
-    Unique(Option<UniquePublisher<Citizen>>),
-}
-
-/// Applies `$body` to the publisher that `$by` names, if one is left.
-macro_rules! with_publisher {
-    ($publishing:expr, $by:expr, $publisher:ident => $body:expr) => {
-        match $publishing {
-            Publishing::Shared(all, _) if all.is_empty() => None,
-            Publishing::Shared(all, _) => {
-                let index = $by % all.len();
-                let $publisher = &mut all[index];
-                Some($body)
-            }
-            Publishing::Unique(None) => None,
-            Publishing::Unique(Some($publisher)) => Some($body),
-        }
-    };
-}
 
 /// A subscriber and what the reference knows about it.
 pub(crate) struct Follower {
@@ -87,7 +65,8 @@ impl Follower {
 
 /// A real channel beside its reference.
 pub(crate) struct Rig {
-    publishing: Publishing,
+    publishers: Vec<Publisher<Citizen>>,
+    weak: WeakPublisher<Citizen>,
     pub(crate) followers: Vec<Follower>,
     pub(crate) ledger: Ledger,
     census: Census,
@@ -95,27 +74,18 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    fn new(script: &Script, publishing: Publishing, first: Subscriber<Citizen>) -> Self {
-        Self {
-            publishing,
-            followers: vec![Follower::new(first, script.first_seq)],
+    /// Runs the script on a new channel.
+    pub(crate) fn run_script(script: &Script) {
+        let (publisher, subscriber) = script.builder().channel().unwrap();
+        let rig = Self {
+            weak: publisher.downgrade(),
+            publishers: vec![publisher],
+            followers: vec![Follower::new(subscriber, script.first_seq)],
             ledger: Ledger::new(script.capacity as u64, script.first_seq, script.policy()),
             census: Census::new(),
             next_id: 0,
-        }
-    }
-
-    /// Runs the script on a channel with many publishers.
-    pub(crate) fn run_shared(script: &Script) {
-        let (publisher, subscriber) = script.builder().channel().unwrap();
-        let weak = publisher.downgrade();
-        Self::new(script, Publishing::Shared(vec![publisher], weak), subscriber).run(&script.ops);
-    }
-
-    /// Runs the script on a channel with one publisher.
-    pub(crate) fn run_unique(script: &Script) {
-        let (publisher, subscriber) = script.builder().spmc().unwrap();
-        Self::new(script, Publishing::Unique(Some(publisher)), subscriber).run(&script.ops);
+        };
+        rig.run(&script.ops);
     }
 
     fn run(mut self, ops: &[Op]) {
@@ -133,10 +103,7 @@ impl Rig {
     /// After the last publisher everybody gets what is retained, and then the end.
     fn drain(&mut self) {
         self.ledger.closed = true;
-        match &mut self.publishing {
-            Publishing::Shared(all, _) => all.clear(),
-            Publishing::Unique(one) => *one = None,
-        }
+        self.publishers.clear();
         for follower in &mut self.followers {
             loop {
                 let answer = receive::answer(follower.real.try_recv_seq());
@@ -154,13 +121,9 @@ impl Rig {
         for follower in &self.followers {
             follower.check(ledger);
         }
-        let publishers = match &self.publishing {
-            Publishing::Shared(all, _) => all.len(),
-            Publishing::Unique(one) => usize::from(one.is_some()),
-        };
         let slowest = self.followers.iter().map(|follower| follower.model.position).min();
         let count = self.followers.len();
-        with_publisher!(&mut self.publishing, 0, publisher => {
+        if let Some(publisher) = self.publisher(0) {
             assert_eq!(publisher.next_seq(), ledger.next_seq());
             assert_eq!(publisher.subscriber_count(), count);
             let stats = publisher.stats();
@@ -170,9 +133,14 @@ impl Rig {
             assert_eq!(stats.published, ledger.values());
             assert_eq!(stats.void, ledger.voids());
             assert_eq!(stats.subscribers, count);
-            assert_eq!(stats.publishers, publishers);
+            assert_eq!(stats.publishers, self.publishers.len());
             assert_eq!(stats.slowest_position, slowest);
-        });
+        }
+    }
+
+    /// The publisher that `by` picks, if one is left.
+    fn publisher(&self, by: usize) -> Option<&Publisher<Citizen>> {
+        self.publishers.get(by % self.publishers.len().max(1))
     }
 
     fn fits(&self, count: usize) -> bool {
@@ -189,7 +157,7 @@ impl Rig {
             return;
         }
         let (id, value) = self.citizen();
-        let told = with_publisher!(&mut self.publishing, by, publisher => publisher.publish(value));
+        let told = self.publisher(by).map(|publisher| publisher.publish(value));
         let seq = self.ledger.claim();
         self.ledger.finish(seq, Entry::Value(id));
         assert_eq!(told, Some(seq));
@@ -208,25 +176,23 @@ impl Rig {
             }
             value
         };
-        let told =
-            may_panic(|| with_publisher!(&mut self.publishing, by, publisher => publisher.publish_with(publish)));
+        let told = may_panic(|| self.publisher(by).map(|publisher| publisher.publish_with(publish)));
         assert_eq!(told, if panics { None } else { Some(Some(seq)) });
         self.ledger
             .finish(seq, if panics { Entry::Void } else { Entry::Value(id) });
     }
 
     fn publish_around(&mut self, by: usize, inner: &[Inner], panics: bool) {
-        let Publishing::Shared(all, _) = &self.publishing else {
-            return;
-        };
         let most = inner
             .iter()
             .map(|op| if let Inner::Publish(count) = op { *count } else { 1 })
             .sum::<usize>();
-        if all.is_empty() || !self.fits(1 + most) {
+        let Some(outer) = self.publisher(by).cloned() else {
+            return;
+        };
+        if !self.fits(1 + most) {
             return;
         }
-        let outer = all[by % all.len()].clone();
         let (id, value) = self.citizen();
         let mut seq = 0;
         let around = |told: u64| {
@@ -265,7 +231,9 @@ impl Rig {
             panics,
         };
         let told = may_panic(|| {
-            with_publisher!(&mut self.publishing, by, publisher => publisher.publish_batch(batch)).unwrap()
+            self.publisher(by)
+                .map(|publisher| publisher.publish_batch(batch))
+                .unwrap()
         });
         let start = self.ledger.next_seq();
         for index in 0..claims {
@@ -299,7 +267,7 @@ impl Rig {
 
     fn subscribe(&mut self, from: From) {
         let (start, position) = self.start(from);
-        let real = with_publisher!(&mut self.publishing, 0, publisher => publisher.subscribe_from(start));
+        let real = self.publisher(0).map(|publisher| publisher.subscribe_from(start));
         if let Some(real) = real {
             self.followers.push(Follower::new(real, position));
         }
@@ -342,42 +310,38 @@ impl Rig {
 
     fn apply_to_handles(&mut self, op: &Op) {
         let count = self.followers.len();
-        match (op, &mut self.publishing) {
-            (Op::AddPublisher, Publishing::Shared(all, _)) => {
-                if let Some(one) = all.first() {
+        match op {
+            Op::AddPublisher => {
+                if let Some(one) = self.publishers.first() {
                     let another = one.clone();
                     assert!(another.same_channel(one));
-                    all.push(another);
+                    self.publishers.push(another);
                 }
             }
-            (Op::UpgradePublisher, Publishing::Shared(all, weak)) => {
-                let upgraded = weak.upgrade();
-                assert_eq!(upgraded.is_some(), !all.is_empty(), "closed is for good");
-                all.extend(upgraded);
+            Op::UpgradePublisher => {
+                let upgraded = self.weak.upgrade();
+                assert_eq!(upgraded.is_some(), !self.publishers.is_empty(), "closed is for good");
+                self.publishers.extend(upgraded);
             }
-            (Op::DropPublisher { by }, Publishing::Shared(all, _)) if !all.is_empty() => {
-                let index = by % all.len();
-                all.swap_remove(index);
-                self.ledger.closed = all.is_empty();
+            Op::DropPublisher { by } if !self.publishers.is_empty() => {
+                let index = by % self.publishers.len();
+                self.publishers.swap_remove(index);
+                self.ledger.closed = self.publishers.is_empty();
             }
-            (Op::DropPublisher { .. }, Publishing::Unique(one)) => {
-                *one = None;
-                self.ledger.closed = true;
-            }
-            (Op::CloneSubscriber { who }, _) if count > 0 => {
+            Op::CloneSubscriber { who } if count > 0 => {
                 let fork = self.followers[who % count].fork();
                 self.followers.push(fork);
             }
-            (Op::ResubscribeFrom { who, from }, _) if count > 0 => {
+            Op::ResubscribeFrom { who, from } if count > 0 => {
                 let (start, position) = self.start(*from);
                 let real = self.followers[who % count].real.resubscribe_from(start);
                 self.followers.push(Follower::new(real, position));
             }
-            (Op::Resubscribe { who }, _) if count > 0 => {
+            Op::Resubscribe { who } if count > 0 => {
                 let real = self.followers[who % count].real.resubscribe();
                 self.followers.push(Follower::new(real, self.ledger.next_seq()));
             }
-            (Op::DropSubscriber { who }, _) if count > 0 => {
+            Op::DropSubscriber { who } if count > 0 => {
                 self.followers.swap_remove(who % count);
             }
             _ => {}

@@ -12,7 +12,7 @@ mod waiting;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use doorbell::ring::{Builder, OnLag, Start, TryRecvError, Wake, channel, spmc};
+use doorbell::ring::{Builder, OnLag, Start, TryRecvError, Wake, channel};
 
 use crate::common::audit::{Account, Roll, Signed, Way, follow, publish_all};
 use crate::common::census::Census;
@@ -86,7 +86,7 @@ fn everything_against_everything<T: Signed>(capacity: usize, on_lag: OnLag) {
 
 fn one_publisher(capacity: usize) {
     let roll = shared(Roll::new(1, 2 * EVENTS as usize));
-    let (mut publisher, subscriber) = spmc::<String>(capacity);
+    let (publisher, subscriber) = channel::<String>(capacity);
     let readers: Vec<_> = WAYS
         .into_iter()
         .map(|way| {

@@ -9,10 +9,10 @@
 //!
 //! A mutant that no model kills must be listed as argued in `docs/memory-ordering.md`.
 
-use doorbell_loom::registry::{self, Model};
 use doorbell_loom::child::{self, CHILD, Verdict};
 use doorbell_loom::mutation::Mutant;
 use doorbell_loom::parallel;
+use doorbell_loom::registry::{self, Model};
 use doorbell_loom::sites::{self, Kind, Row, Site};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;

@@ -1,6 +1,6 @@
 //! A subscriber that is polled by hand: it never blocks, so the model can tell afterwards whether it was woken.
 
-use super::{WaitQueue, Reader, Step};
+use super::{Reader, Step, WaitQueue};
 use crate::wake_watchdog;
 use std::task::{Context, Poll};
 

@@ -1,47 +1,12 @@
 //! A publisher under audit: it notes what it published under which sequence.
 
 use super::{History, Ledger, Token};
-use crate::ring::{Publisher, UniquePublisher};
+use crate::ring::Publisher;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What both kinds of publishers do.
-pub(crate) trait Publishes {
-    fn value(&mut self, token: Token) -> u64;
-    fn with(&mut self, build: impl FnOnce(u64) -> Token) -> u64;
-    fn batch<I: ExactSizeIterator<Item = Token>>(&mut self, items: I) -> Range<u64>;
-}
-
-impl Publishes for Publisher<Token> {
-    fn value(&mut self, token: Token) -> u64 {
-        self.publish(token)
-    }
-
-    fn with(&mut self, build: impl FnOnce(u64) -> Token) -> u64 {
-        self.publish_with(build)
-    }
-
-    fn batch<I: ExactSizeIterator<Item = Token>>(&mut self, items: I) -> Range<u64> {
-        self.publish_batch(items)
-    }
-}
-
-impl Publishes for UniquePublisher<Token> {
-    fn value(&mut self, token: Token) -> u64 {
-        self.publish(token)
-    }
-
-    fn with(&mut self, build: impl FnOnce(u64) -> Token) -> u64 {
-        self.publish_with(build)
-    }
-
-    fn batch<I: ExactSizeIterator<Item = Token>>(&mut self, items: I) -> Range<u64> {
-        self.publish_batch(items)
-    }
-}
-
-pub(crate) struct Writer<P = Publisher<Token>> {
-    pub(crate) publisher: P,
+pub(crate) struct Writer {
+    pub(crate) publisher: Publisher<Token>,
     ledger: Ledger,
     history: History,
 }
@@ -51,10 +16,8 @@ impl Writer {
     pub(crate) fn another(&self) -> Self {
         Self::new(self.publisher.clone(), &self.ledger)
     }
-}
 
-impl<P: Publishes> Writer<P> {
-    pub(crate) fn new(publisher: P, ledger: &Ledger) -> Self {
+    pub(crate) fn new(publisher: Publisher<Token>, ledger: &Ledger) -> Self {
         Self {
             publisher,
             ledger: ledger.clone(),
@@ -65,7 +28,7 @@ impl<P: Publishes> Writer<P> {
     /// `publish`.
     pub(crate) fn publish(&mut self) -> u64 {
         let (token, label) = self.ledger.fresh();
-        let seq = self.publisher.value(token);
+        let seq = self.publisher.publish(token);
         self.history.value(seq, label);
         seq
     }
@@ -74,7 +37,7 @@ impl<P: Publishes> Writer<P> {
     pub(crate) fn publish_with(&mut self) -> u64 {
         let (token, label) = self.ledger.fresh();
         let mut given = None;
-        let seq = self.publisher.with(|seq| {
+        let seq = self.publisher.publish_with(|seq| {
             given = Some(seq);
             token
         });
@@ -86,9 +49,9 @@ impl<P: Publishes> Writer<P> {
     /// `publish_with` whose closure panics, which leaves a void.
     pub(crate) fn publish_panic(&mut self) -> u64 {
         let mut given = None;
-        let publisher = &mut self.publisher;
+        let publisher = &self.publisher;
         let result = catch_unwind(AssertUnwindSafe(|| {
-            publisher.with(|seq| {
+            publisher.publish_with(|seq| {
                 given = Some(seq);
                 // Not `panic!`: the hook would print.
                 std::panic::resume_unwind(Box::new("planned"))
@@ -104,7 +67,7 @@ impl<P: Publishes> Writer<P> {
     pub(crate) fn publish_batch(&mut self, values: usize, voids: usize) -> Range<u64> {
         let (tokens, labels): (Vec<_>, Vec<_>) = (0..values).map(|_| self.ledger.fresh()).unzip();
         let promised = values + voids;
-        let range = self.publisher.batch(Promising {
+        let range = self.publisher.publish_batch(Promising {
             items: tokens.into_iter(),
             promised,
         });

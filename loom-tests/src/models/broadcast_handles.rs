@@ -1,7 +1,7 @@
 //! The drop-in: waiting until nobody receives, counting handles, and weak senders.
 
 use crate::broadcast::{self, Closed, error::TryRecvError};
-use crate::check::{WaitQueue, Ledger};
+use crate::check::{Ledger, WaitQueue};
 use crate::registry::{Bound, Model};
 use loom::thread;
 use std::future::Future;

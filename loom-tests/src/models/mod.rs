@@ -3,9 +3,9 @@
 //! Every model is one small execution, with a fixed number of attempts and a drain after the joins: nothing spins. What is
 //! published before the first thread starts costs loom nothing, so the models start close to the point of interest.
 
-use crate::check::{History, Ledger, Reader, Token, Writer};
+use crate::check::{History, Ledger, Reader, Writer};
 use crate::registry::Model;
-use crate::ring::{self, Publisher};
+use crate::ring;
 use crate::wake_watchdog;
 use loom::thread::{self, JoinHandle};
 
@@ -22,7 +22,6 @@ mod overwrite;
 mod parking;
 mod release;
 mod subscribe;
-mod unique;
 mod values;
 mod void;
 mod wake;
@@ -37,7 +36,6 @@ pub(crate) const ALL: &[&[Model]] = &[
     lapped::MODELS,
     diverted::MODELS,
     subscribe::MODELS,
-    unique::MODELS,
     values::MODELS,
     release::MODELS,
     close::MODELS,
@@ -48,8 +46,8 @@ pub(crate) const ALL: &[&[Model]] = &[
     cluster::MODELS,
 ];
 
-/// A channel of many publishers with one subscriber, both under audit.
-fn channel(capacity: usize, ledger: &Ledger) -> (Writer<Publisher<Token>>, Reader) {
+/// A channel with one subscriber; publisher and subscriber are audited.
+fn channel(capacity: usize, ledger: &Ledger) -> (Writer, Reader) {
     let (publisher, subscriber) = ring::channel(capacity);
     (Writer::new(publisher, ledger), Reader::new(subscriber))
 }

@@ -51,6 +51,18 @@ pub(crate) const MODELS: &[Model] = &[
         run: || by_batch(3, 3, 4),
     },
     Model {
+        name: "overwrite_by_publish_with_against_reference",
+        clauses: &[2, 4, 6],
+        bound: Bound::Exhaustive,
+        run: by_publish_with_against_reference,
+    },
+    Model {
+        name: "overwrite_by_batch_against_reader",
+        clauses: &[1, 3, 4],
+        bound: Bound::Exhaustive,
+        run: by_batch_against_reader,
+    },
+    Model {
         name: "overwrite_against_two_readers",
         clauses: &[2, 3, 4],
         bound: Bound::Preemptions(3),
@@ -104,6 +116,31 @@ fn by_batch(capacity: usize, before: usize, publications: usize) {
         }
     });
     reader.receive_batch(2, 2);
+    let history = publisher.join().unwrap();
+    conclude(reader, &history, &ledger);
+}
+
+fn by_publish_with_against_reference() {
+    let ledger = Ledger::default();
+    let (mut writer, mut reader) = channel(1, &ledger);
+    writer.publish();
+    let publisher = publishing(writer, |writer| {
+        writer.publish();
+        writer.publish_with();
+    });
+    reader.receive_ref();
+    let history = publisher.join().unwrap();
+    conclude(reader, &history, &ledger);
+}
+
+fn by_batch_against_reader() {
+    let ledger = Ledger::default();
+    let (mut writer, mut reader) = channel(2, &ledger);
+    writer.publish();
+    let publisher = publishing(writer, |writer| {
+        writer.publish_batch(2, 1);
+    });
+    reader.receive();
     let history = publisher.join().unwrap();
     conclude(reader, &history, &ledger);
 }

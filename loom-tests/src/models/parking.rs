@@ -1,9 +1,9 @@
 //! One subscriber waits while events are published: it never sleeps through one.
 
 use super::{channel, conclude, publishing, with_watchdog};
-use crate::check::{WaitQueue, Ledger, Reader, Step, Waiting, Writer};
+use crate::check::{Ledger, Reader, Step, WaitQueue, Waiting, Writer};
 use crate::registry::{Bound, Model};
-use crate::ring::{self, Builder, Start};
+use crate::ring::{Builder, Start};
 use loom::thread;
 use std::future::Future;
 use std::pin::pin;
@@ -87,12 +87,6 @@ pub(crate) const MODELS: &[Model] = &[
                 writer.publish_batch(1, 0);
             })
         },
-    },
-    Model {
-        name: "park_against_unique_publisher",
-        clauses: &[9],
-        bound: Bound::Exhaustive,
-        run: park_against_unique_publisher,
     },
     Model {
         name: "newcomer_parks_against_publish_with",
@@ -227,20 +221,6 @@ fn park_without_watchdog(publish: fn(&mut Writer)) {
     assert_eq!(reader.wait_as_thread(), Step::Received);
     let history = publisher.join().unwrap();
     drop(keeps_open);
-    conclude(reader, &history, &ledger);
-}
-
-fn park_against_unique_publisher() {
-    let ledger = Ledger::default();
-    let (publisher, subscriber) = ring::spmc(1);
-    let mut writer = Writer::new(publisher, &ledger);
-    let mut reader = Reader::new(subscriber);
-    let publisher = thread::spawn(move || {
-        writer.publish();
-        writer
-    });
-    assert_eq!(reader.wait_as_thread(), Step::Received);
-    let history = publisher.join().unwrap().finish();
     conclude(reader, &history, &ledger);
 }
 

@@ -1,6 +1,6 @@
 //! The drop-in's rule: the last receiver takes what is retained with it, whoever sends meanwhile.
 
-use crate::check::{WaitQueue, Ledger, Token};
+use crate::check::{Ledger, Token, WaitQueue};
 use crate::registry::{Bound, Model};
 use crate::ring::{self, Builder, Publisher, Subscriber, TryRecvError};
 use loom::thread;

@@ -1,7 +1,7 @@
 //! Several subscribers wait: a publication wakes one, who wakes the next.
 
 use super::{channel, publishing, with_watchdog};
-use crate::check::{WaitQueue, History, Ledger, Reader, Waiting};
+use crate::check::{History, Ledger, Reader, WaitQueue, Waiting};
 use crate::registry::{Bound, Model};
 use loom::thread;
 use std::future::Future;

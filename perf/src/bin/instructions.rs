@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use doorbell::ring::{self, Publisher, Subscriber, UniquePublisher};
+use doorbell::ring::{self, Publisher, Subscriber};
 use tokio::sync::broadcast;
 
 const CAPACITY: usize = 1024;
@@ -38,39 +38,12 @@ trait Channel {
     }
 }
 
-/// A ring with either kind of publisher.
-struct Ring<P> {
-    publisher: P,
+struct Doorbell {
+    publisher: Publisher<Message>,
     subscriber: Subscriber<Message>,
 }
 
-/// What both kinds of publisher do.
-trait Publish {
-    fn publish(&mut self, message: Message);
-    fn publish_batch(&mut self, first: u64);
-}
-
-impl Publish for Publisher<Message> {
-    fn publish(&mut self, message: Message) {
-        Publisher::publish(self, message);
-    }
-
-    fn publish_batch(&mut self, first: u64) {
-        Publisher::publish_batch(self, batch(first));
-    }
-}
-
-impl Publish for UniquePublisher<Message> {
-    fn publish(&mut self, message: Message) {
-        UniquePublisher::publish(self, message);
-    }
-
-    fn publish_batch(&mut self, first: u64) {
-        UniquePublisher::publish_batch(self, batch(first));
-    }
-}
-
-impl<P: Publish> Channel for Ring<P> {
+impl Channel for Doorbell {
     fn publish(&mut self, message: Message) {
         self.publisher.publish(message);
     }
@@ -84,7 +57,7 @@ impl<P: Publish> Channel for Ring<P> {
     }
 
     fn publish_batch(&mut self, first: u64) {
-        self.publisher.publish_batch(first);
+        self.publisher.publish_batch(batch(first));
     }
 
     fn read_batch(&mut self) -> u64 {
@@ -189,11 +162,7 @@ fn run(arguments: &[String]) -> Option<()> {
     match channel.as_str() {
         "doorbell" => {
             let (publisher, subscriber) = ring::channel(CAPACITY);
-            scenario.run(Ring { publisher, subscriber }, messages);
-        }
-        "doorbell_spmc" => {
-            let (publisher, subscriber) = ring::spmc(CAPACITY);
-            scenario.run(Ring { publisher, subscriber }, messages);
+            scenario.run(Doorbell { publisher, subscriber }, messages);
         }
         "tokio" => {
             let (sender, receiver) = broadcast::channel(CAPACITY);
@@ -209,8 +178,6 @@ fn main() -> ExitCode {
     if run(&arguments).is_some() {
         return ExitCode::SUCCESS;
     }
-    eprintln!(
-        "usage: instructions doorbell|doorbell_spmc|tokio publish|publish_receive|publish_read|batch|publish_batch MESSAGES"
-    );
+    eprintln!("usage: instructions doorbell|tokio publish|publish_receive|publish_read|batch|publish_batch MESSAGES");
     ExitCode::FAILURE
 }

@@ -96,8 +96,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         if !self.listen_set {
             let options = pool.clone();
             self.listen = Some(
-                ListenMultiplexer::builder()
-                    .config_source(move || ListenConfig::from_sqlx(&options.connect_options())),
+                ListenMultiplexer::builder().config_source(move || ListenConfig::from_sqlx(&options.connect_options())),
             );
         }
         self.pool = Some(pool);
