@@ -1,48 +1,60 @@
--- Appending and ringing. Every function finds the tables of its own schema, whatever the caller's search path. Those that look
--- something up do it by an index, by a plan made once: one that was made when the tables were small is kept while they grow.
+-- Appending and notifying. Every function keeps the search path under which it was created, so it finds the tables of its own
+-- schema whatever the caller's search path. Functions that look up rows disable sequential scans and force a generic plan: a plan
+-- that is cached while the tables are small is still used after they have grown.
 
--- Checks a stream key, then takes the stream's lock, to the end of the transaction.
+-- Validates a stream key, then locks the stream until the end of the transaction.
 --
--- Waits as long as the session's lock_timeout says, or lock_timeout_ms.
+-- Waits for the lock for lock_timeout_ms, or for the session's lock_timeout if that is null.
 CREATE FUNCTION lock_stream(stream_key text, lock_timeout_ms integer DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
 DECLARE
-    -- Streams of the same name in two schemas do not wait for each other.
-    lock bigint := hashtextextended(lock_stream.stream_key COLLATE "C", hashtextextended(current_schema(), 0));
-    before text;
+    -- Seeded with the schema, so that streams with the same key in two schemas do not block each other.
+    lock_id bigint := hashtextextended(lock_stream.stream_key COLLATE "C", hashtextextended(current_schema(), 0));
+    previous_timeout text;
 BEGIN
     IF coalesce(lock_stream.stream_key, '') = '' THEN
-        RAISE EXCEPTION 'a stream key has at least one character' USING ERRCODE = 'RB002';
+        RAISE EXCEPTION 'the stream key is empty' USING ERRCODE = 'RB002';
     ELSIF octet_length(lock_stream.stream_key) > 512 THEN
-        RAISE EXCEPTION 'the stream key has % bytes, at most 512 are possible', octet_length(lock_stream.stream_key)
+        RAISE EXCEPTION 'the stream key is % bytes long; the maximum is 512', octet_length(lock_stream.stream_key)
             USING ERRCODE = 'RB002';
     ELSIF position(chr(30) IN lock_stream.stream_key) > 0 THEN
-        RAISE EXCEPTION 'the stream key contains U+001E, which no key can' USING ERRCODE = 'RB002';
+        RAISE EXCEPTION 'the stream key contains U+001E, which is not allowed' USING ERRCODE = 'RB002';
     END IF;
-    -- The usual case is a free lock, and then no setting has to be changed.
-    IF NOT pg_try_advisory_xact_lock(lock) THEN
+    -- Usually the lock is free, and no setting has to be changed.
+    IF NOT pg_try_advisory_xact_lock(lock_id) THEN
         IF lock_timeout_ms IS NULL THEN
-            PERFORM pg_advisory_xact_lock(lock);
+            PERFORM pg_advisory_xact_lock(lock_id);
         ELSE
-            before := current_setting('lock_timeout');
+            previous_timeout := current_setting('lock_timeout');
             PERFORM set_config('lock_timeout', lock_timeout_ms::text, true);
-            PERFORM pg_advisory_xact_lock(lock);
-            PERFORM set_config('lock_timeout', before, true);
+            PERFORM pg_advisory_xact_lock(lock_id);
+            PERFORM set_config('lock_timeout', previous_timeout, true);
         END IF;
     END IF;
-    -- A transaction that keeps one snapshot does not see what was committed while it waited. If that was an append, the primary
-    -- key refuses the next one; if it was a trim, this does: a floor that the snapshot does not show is a serialization failure.
+    -- A transaction that keeps one snapshot does not see what was committed while it waited. The primary key of events detects a
+    -- concurrent append. This insert detects a concurrent trim: conflicting with a row that the snapshot does not show is a
+    -- serialization failure.
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         INSERT INTO low_water_marks (stream_key, low_water) VALUES (lock_stream.stream_key, 0) ON CONFLICT DO NOTHING;
     END IF;
 END
 $$;
 
--- Appends an event to its stream, and returns its number, its identity and its time.
+-- Raises RB001: an event carries a number that is not the next of its stream.
+CREATE FUNCTION raise_seq_conflict(stream_key text, expected bigint, actual bigint) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RAISE EXCEPTION 'the event has sequence number %, but the next is %', actual, expected
+        USING ERRCODE = 'RB001',
+            DETAIL = json_build_object('stream_key', stream_key, 'expected', expected, 'actual', actual)::text;
+END
+$$;
+
+-- Appends an event and returns its sequence number, ID and time.
 --
--- expected_seq, unless null or 0, has to be the next number of the stream; if not, SQLSTATE RB001 says so, with DETAIL as JSON.
--- With ring the transaction notifies channel as it commits. That makes all such commits of the cluster wait for each other's
--- flush, so on a busy server ring after the commit instead.
+-- expected_seq must be the next number of the stream, unless it is null or 0; otherwise the call fails with SQLSTATE RB001.
+-- With notify, the transaction sends a notification on channel when it commits. All such commits of the cluster are serialized,
+-- each waiting for the previous one's flush; on a busy server, call notify_events() after the commit instead.
 CREATE FUNCTION append_record(
     IN stream_key text,
     IN payload jsonb,
@@ -57,23 +69,24 @@ CREATE FUNCTION append_record(
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     PERFORM lock_stream(append_record.stream_key, append_record.lock_timeout_ms);
-    -- A statement of its own, so its snapshot is taken under the lock.
+    -- A separate statement, so that its snapshot is taken after the stream was locked.
     seq := 1 + coalesce(
         (SELECT e.seq FROM events e WHERE e.stream_key = append_record.stream_key ORDER BY e.seq DESC LIMIT 1),
-        (SELECT f.low_water FROM low_water_marks f WHERE f.stream_key = append_record.stream_key),
+        (SELECT m.low_water FROM low_water_marks m WHERE m.stream_key = append_record.stream_key),
         0
     );
     IF coalesce(append_record.expected_seq, 0) NOT IN (0, seq) THEN
-        PERFORM refuse_seq(append_record.stream_key, seq, append_record.expected_seq);
+        PERFORM raise_seq_conflict(append_record.stream_key, seq, append_record.expected_seq);
     END IF;
     event_id := gen_random_uuid();
     appended_at := clock_timestamp();
-    -- In a transaction that keeps one snapshot, a number taken since is a serialization failure.
+    -- In a transaction that keeps one snapshot, a number that was assigned since then is a serialization failure.
     INSERT INTO events (stream_key, seq, event_id, appended_at, payload)
     VALUES (append_record.stream_key, append_record.seq, append_record.event_id, append_record.appended_at, append_record.payload)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'number % of the stream was written without its lock', seq USING ERRCODE = 'serialization_failure';
+        RAISE EXCEPTION 'event % of the stream was inserted without locking the stream', seq
+            USING ERRCODE = 'serialization_failure';
     END IF;
     IF append_record.notify THEN
         PERFORM pg_notify(append_record.channel, append_record.stream_key || ':' || seq);
@@ -81,7 +94,7 @@ BEGIN
 END
 $$;
 
--- The same, and returns the number only.
+-- Like append_record, but returns only the sequence number.
 CREATE FUNCTION append(
     stream_key text,
     payload jsonb,
@@ -98,18 +111,8 @@ BEGIN
 END
 $$;
 
--- Raises the error of an event that carries the wrong number.
-CREATE FUNCTION refuse_seq(stream_key text, expected bigint, actual bigint) RETURNS void
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    RAISE EXCEPTION 'the event carries number %, the next is %', actual, expected
-        USING ERRCODE = 'RB001',
-            DETAIL = json_build_object('stream_key', stream_key, 'expected', expected, 'actual', actual)::text;
-END
-$$;
-
--- Appends several events in the order of the arrays, and returns their numbers and identities in that order, and their time.
--- Streams are locked in the order of their keys, byte by byte, so transactions of one such call each cannot deadlock.
+-- Appends several events in array order, all or none, and returns their sequence numbers and IDs in that order, and their time.
+-- Streams are locked in byte order of their keys, so transactions that consist of one such call cannot deadlock each other.
 CREATE FUNCTION append_records(
     IN stream_keys text[],
     IN payloads jsonb[],
@@ -123,64 +126,66 @@ CREATE FUNCTION append_records(
 )
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    streams text[] := ARRAY(
+    distinct_keys text[] := ARRAY(
         SELECT DISTINCT k COLLATE "C" AS k FROM unnest(append_records.stream_keys) AS k ORDER BY k);
-    stream text;
-    nexts bigint[];
-    written bigint;
-    wrong record;
-    range record;
+    distinct_key text;
+    -- The next sequence number of each of distinct_keys.
+    next_seqs bigint[];
+    inserted bigint;
+    conflict record;
+    appended record;
 BEGIN
     IF cardinality(append_records.payloads) IS DISTINCT FROM cardinality(append_records.stream_keys)
         OR cardinality(append_records.expected_seqs) <> cardinality(append_records.stream_keys) THEN
-        RAISE EXCEPTION 'the arrays are not of one length' USING ERRCODE = 'array_subscript_error';
+        RAISE EXCEPTION 'the arrays differ in length' USING ERRCODE = 'array_subscript_error';
     END IF;
-    FOREACH stream IN ARRAY streams LOOP
-        PERFORM lock_stream(stream, append_records.lock_timeout_ms);
+    FOREACH distinct_key IN ARRAY distinct_keys LOOP
+        PERFORM lock_stream(distinct_key, append_records.lock_timeout_ms);
     END LOOP;
-    nexts := ARRAY(
+    next_seqs := ARRAY(
         SELECT 1 + coalesce(
-            (SELECT e.seq FROM events e WHERE e.stream_key = k ORDER BY e.seq DESC LIMIT 1),
-            (SELECT f.low_water FROM low_water_marks f WHERE f.stream_key = k),
+            (SELECT e.seq FROM events e WHERE e.stream_key = s.k ORDER BY e.seq DESC LIMIT 1),
+            (SELECT m.low_water FROM low_water_marks m WHERE m.stream_key = s.k),
             0)
-        FROM unnest(streams) WITH ORDINALITY AS s (k, i) ORDER BY i);
-    -- An event's number: its stream's next, and one more for each event of the stream before it in the batch.
+        FROM unnest(distinct_keys) WITH ORDINALITY AS s (k, i) ORDER BY s.i);
+    -- An event's number is the next of its stream, plus the number of earlier events of that stream in the batch.
     seqs := ARRAY(
-        SELECT n + row_number() OVER (PARTITION BY g.k ORDER BY g.i) - 1
-        FROM unnest(append_records.stream_keys) WITH ORDINALITY AS g (k, i)
-        JOIN unnest(streams, nexts) AS s (k, n) ON s.k = g.k COLLATE "C"
-        ORDER BY g.i);
+        SELECT s.next_seq + row_number() OVER (PARTITION BY b.k ORDER BY b.i) - 1
+        FROM unnest(append_records.stream_keys) WITH ORDINALITY AS b (k, i)
+        JOIN unnest(distinct_keys, next_seqs) AS s (k, next_seq) ON s.k = b.k COLLATE "C"
+        ORDER BY b.i);
     IF append_records.expected_seqs IS NOT NULL THEN
-        SELECT g.k, g.seq, g.expected INTO wrong
-        FROM unnest(append_records.stream_keys, seqs, append_records.expected_seqs) WITH ORDINALITY AS g (k, seq, expected, i)
-        WHERE coalesce(g.expected, 0) NOT IN (0, g.seq)
-        ORDER BY g.i LIMIT 1;
+        SELECT b.k, b.seq, b.expected INTO conflict
+        FROM unnest(append_records.stream_keys, seqs, append_records.expected_seqs) WITH ORDINALITY AS b (k, seq, expected, i)
+        WHERE coalesce(b.expected, 0) NOT IN (0, b.seq)
+        ORDER BY b.i LIMIT 1;
         IF FOUND THEN
-            PERFORM refuse_seq(wrong.k, wrong.seq, wrong.expected);
+            PERFORM raise_seq_conflict(conflict.k, conflict.seq, conflict.expected);
         END IF;
     END IF;
     event_ids := ARRAY(SELECT gen_random_uuid() FROM unnest(seqs));
     appended_at := clock_timestamp();
     INSERT INTO events (stream_key, seq, event_id, appended_at, payload)
-    SELECT g.k, g.seq, g.id, append_records.appended_at, g.payload
-    FROM unnest(append_records.stream_keys, seqs, event_ids, append_records.payloads) AS g (k, seq, id, payload)
+    SELECT b.k, b.seq, b.id, append_records.appended_at, b.payload
+    FROM unnest(append_records.stream_keys, seqs, event_ids, append_records.payloads) AS b (k, seq, id, payload)
     ON CONFLICT DO NOTHING;
-    GET DIAGNOSTICS written = ROW_COUNT;
-    IF written <> cardinality(seqs) THEN
-        RAISE EXCEPTION 'numbers of the streams were written without their locks' USING ERRCODE = 'serialization_failure';
+    GET DIAGNOSTICS inserted = ROW_COUNT;
+    IF inserted <> cardinality(seqs) THEN
+        RAISE EXCEPTION 'events of these streams were inserted without locking the streams'
+            USING ERRCODE = 'serialization_failure';
     END IF;
     IF append_records.notify THEN
-        FOR range IN
-            SELECT g.k, min(g.seq) AS first, max(g.seq) AS last
-            FROM unnest(append_records.stream_keys, seqs) AS g (k, seq) GROUP BY g.k
+        FOR appended IN
+            SELECT b.k, min(b.seq) AS first, max(b.seq) AS last
+            FROM unnest(append_records.stream_keys, seqs) AS b (k, seq) GROUP BY b.k
         LOOP
-            PERFORM notify_events(range.k, range.first, range.last, append_records.channel);
+            PERFORM notify_events(appended.k, appended.first, appended.last, append_records.channel);
         END LOOP;
     END IF;
 END
 $$;
 
--- The same, and returns the numbers only.
+-- Like append_records, but returns only the sequence numbers.
 CREATE FUNCTION append_many(
     stream_keys text[],
     payloads jsonb[],
@@ -198,12 +203,73 @@ BEGIN
 END
 $$;
 
--- Rings for one event of a stream.
+-- Like append_records, but never waits for a lock: events of streams that another transaction has locked are skipped, and their
+-- sequence numbers and IDs are null. The other events are appended, all or none. A process that appends to many streams groups
+-- them in few transactions this way, without one locked stream delaying the others.
+CREATE FUNCTION try_append_records(
+    IN stream_keys text[],
+    IN payloads jsonb[],
+    IN expected_seqs bigint[] DEFAULT NULL,
+    OUT seqs bigint[],
+    OUT event_ids uuid[],
+    OUT appended_at timestamptz
+)
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+DECLARE
+    -- The lock IDs are those of lock_stream().
+    schema_hash bigint := hashtextextended(current_schema(), 0);
+    locked_keys text[];
+    -- Positions in the arguments of the events whose streams were locked by this call.
+    positions integer[];
+    appended record;
+BEGIN
+    IF cardinality(try_append_records.stream_keys) = 1 AND cardinality(try_append_records.payloads) = 1 THEN
+        IF pg_try_advisory_xact_lock(hashtextextended(try_append_records.stream_keys[1] COLLATE "C", schema_hash)) THEN
+            SELECT r.seq, r.event_id, r.appended_at INTO appended
+            FROM append_record(
+                try_append_records.stream_keys[1], try_append_records.payloads[1], try_append_records.expected_seqs[1]) AS r;
+            seqs := ARRAY[appended.seq];
+            event_ids := ARRAY[appended.event_id];
+            appended_at := appended.appended_at;
+        ELSE
+            seqs := ARRAY[NULL::bigint];
+            event_ids := ARRAY[NULL::uuid];
+        END IF;
+        RETURN;
+    END IF;
+    locked_keys := ARRAY(
+        SELECT s.k FROM (SELECT DISTINCT b.k COLLATE "C" AS k FROM unnest(try_append_records.stream_keys) AS b (k)) AS s
+        WHERE NOT pg_try_advisory_xact_lock(hashtextextended(s.k, schema_hash)));
+    IF cardinality(locked_keys) = 0 THEN
+        SELECT r.seqs, r.event_ids, r.appended_at INTO seqs, event_ids, appended_at
+        FROM append_records(
+            try_append_records.stream_keys, try_append_records.payloads, try_append_records.expected_seqs) AS r;
+        RETURN;
+    END IF;
+    positions := ARRAY(
+        SELECT b.i FROM unnest(try_append_records.stream_keys) WITH ORDINALITY AS b (k, i)
+        WHERE b.k COLLATE "C" <> ALL (locked_keys) ORDER BY b.i);
+    SELECT r.seqs, r.event_ids, r.appended_at INTO appended
+    FROM append_records(
+        ARRAY(SELECT try_append_records.stream_keys[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
+        ARRAY(SELECT try_append_records.payloads[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
+        ARRAY(SELECT try_append_records.expected_seqs[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o)) AS r;
+    appended_at := appended.appended_at;
+    seqs := array_fill(NULL::bigint, ARRAY[cardinality(try_append_records.stream_keys)]);
+    event_ids := array_fill(NULL::uuid, ARRAY[cardinality(try_append_records.stream_keys)]);
+    FOR n IN 1 .. cardinality(positions) LOOP
+        seqs[positions[n]] := appended.seqs[n];
+        event_ids[positions[n]] := appended.event_ids[n];
+    END LOOP;
+END
+$$;
+
+-- Sends a notification for one event of a stream.
 CREATE FUNCTION notify_events(stream_key text, seq bigint, channel text DEFAULT 'doorbell') RETURNS void
 LANGUAGE sql VOLATILE
 RETURN pg_notify(channel, stream_key || ':' || seq);
 
--- Rings for a range of events of a stream.
+-- Sends a notification for a range of events of a stream.
 CREATE FUNCTION notify_events(stream_key text, first bigint, last bigint, channel text DEFAULT 'doorbell') RETURNS void
 LANGUAGE sql VOLATILE
 RETURN pg_notify(channel, stream_key || ':' || first || CASE WHEN last > first THEN '-' || last ELSE '' END);

@@ -1,7 +1,9 @@
--- Removing old events. Each call is one bounded step, which locks the stream against appends; call it again while it removes as many as it may.
+-- Retention: removing old events.
 
--- Removes events of a stream up to number through, the oldest first and at most max_events, and returns how many it removed. The
--- floor moves in the same transaction.
+-- Removes the oldest events of a stream, at most max_events and none with a number above through, and returns how many it
+-- removed. Raises the stream's low-water mark in the same transaction.
+--
+-- One call is one bounded step that blocks appends to the stream. Call it again for as long as it returns max_events.
 CREATE FUNCTION trim_stream(
     stream_key text,
     through bigint,
@@ -10,33 +12,33 @@ CREATE FUNCTION trim_stream(
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
-    last bigint;
+    last_seq bigint;
     last_xid xid8;
     removed bigint;
 BEGIN
     PERFORM lock_stream(trim_stream.stream_key, trim_stream.lock_timeout_ms);
-    SELECT max(oldest.seq) INTO last
+    SELECT max(oldest.seq) INTO last_seq
     FROM (
         SELECT e.seq FROM events e
         WHERE e.stream_key = trim_stream.stream_key AND e.seq <= trim_stream.through
         ORDER BY e.seq LIMIT trim_stream.max_events
     ) AS oldest;
-    IF last IS NULL THEN
+    IF last_seq IS NULL THEN
         RETURN 0;
     END IF;
-    SELECT e.xid INTO last_xid FROM events e WHERE e.stream_key = trim_stream.stream_key AND e.seq = last;
-    DELETE FROM events e WHERE e.stream_key = trim_stream.stream_key AND e.seq <= last;
+    SELECT e.xid INTO last_xid FROM events e WHERE e.stream_key = trim_stream.stream_key AND e.seq = last_seq;
+    DELETE FROM events e WHERE e.stream_key = trim_stream.stream_key AND e.seq <= last_seq;
     GET DIAGNOSTICS removed = ROW_COUNT;
-    INSERT INTO low_water_marks AS f (stream_key, low_water, low_water_xid)
-    VALUES (trim_stream.stream_key, last, last_xid)
+    INSERT INTO low_water_marks AS m (stream_key, low_water, low_water_xid)
+    VALUES (trim_stream.stream_key, last_seq, last_xid)
     ON CONFLICT ON CONSTRAINT low_water_marks_pkey DO UPDATE
-    SET low_water = greatest(f.low_water, excluded.low_water), low_water_xid = excluded.low_water_xid;
+    SET low_water = greatest(m.low_water, excluded.low_water), low_water_xid = excluded.low_water_xid;
     RETURN removed;
 END
 $$;
 
--- The streams with keys above after_key, at most max_streams: what retention decides by.
-CREATE FUNCTION stream_ages(
+-- Lists at most max_streams streams with keys above after_key, in key order, with the oldest and the last event of each.
+CREATE FUNCTION stream_extents(
     after_key text,
     max_streams integer,
     OUT stream_key text,
@@ -63,18 +65,19 @@ BEGIN
 END
 $$;
 
--- The last of the oldest events of a stream that were appended before cutoff, looking at no more than max_events; null if none was.
-CREATE FUNCTION last_before(stream_key text, cutoff timestamptz, max_events integer) RETURNS bigint
+-- Examines the oldest max_events events of a stream, and returns the number of the last one that was appended before cutoff, with
+-- all its predecessors; null if there is none.
+CREATE FUNCTION last_seq_before(stream_key text, cutoff timestamptz, max_events integer) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
-    -- Up to the first that is younger: the clock may have been set back, and numbers are removed in their order.
+    -- Stops at the first younger event: the server's clock may have been set back, but events are removed in order.
     RETURN (
         SELECT max(w.seq)
         FROM (
             SELECT e.seq, bool_and(e.appended_at < cutoff) OVER (ORDER BY e.seq) AS old
             FROM (
                 SELECT e.seq, e.appended_at FROM events e
-                WHERE e.stream_key = last_before.stream_key ORDER BY e.seq LIMIT max_events
+                WHERE e.stream_key = last_seq_before.stream_key ORDER BY e.seq LIMIT max_events
             ) AS e
         ) AS w
         WHERE w.old);

@@ -108,7 +108,10 @@ async fn psql_is_told_what_is_wrong() {
         .psql("SELECT doorbell.append('a', '{}', 5)")
         .unwrap_err()
         .to_string();
-    assert!(error.contains("the event carries number 5, the next is 1"), "{error}");
+    assert!(
+        error.contains("the event has sequence number 5, but the next is 1"),
+        "{error}"
+    );
     assert!(
         store
             .database
@@ -205,10 +208,10 @@ async fn every_look_is_a_probe_of_an_index() {
                 "SELECT doorbell.append_many(array['a', 'b'], array['{}', '{}']::jsonb[])",
                 "SELECT count(*) FROM doorbell.replay_many(array['a', 'b', 'c'], array[0, 1, 0], 2)",
                 "SELECT doorbell.high_waters(array['a', 'b', 'c'])",
-                "SELECT doorbell.identities(array['a', 'b', 'c'], array[1, 2, 3])",
+                "SELECT doorbell.event_ids(array['a', 'b', 'c'], array[1, 2, 3])",
                 "SELECT doorbell.changed_since(NULL, 10)",
-                "SELECT count(*) FROM doorbell.stream_ages('', 10)",
-                "SELECT doorbell.last_before('a', now(), 10)",
+                "SELECT count(*) FROM doorbell.stream_extents('', 10)",
+                "SELECT doorbell.last_seq_before('a', now(), 10)",
                 "SELECT doorbell.trim_stream('b', 1)",
             ] {
                 sqlx::query(look).execute(&mut *connection).await.unwrap();

@@ -30,7 +30,7 @@ impl<E: StreamEvent> DirectAppend<E> {
     pub(super) async fn append(mut self, outgoing: Outgoing) -> Result<Stamp, StoreError> {
         let mut connection = self.store.acquire().await?;
         let event = [(&*self.stream_key, &outgoing)];
-        let stamps = self.store.append_free(&mut connection, &event).await?;
+        let stamps = self.store.try_append_records(&mut connection, &event).await?;
         self.store.shared.connections.give_back(connection);
         if let Some(Some(stamp)) = stamps.into_iter().next() {
             return Ok(stamp);

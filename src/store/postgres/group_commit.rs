@@ -67,7 +67,7 @@ impl<E: StreamEvent> PostgresStore<E> {
     }
 
     /// Appends what can be appended without waiting for a lock, as a whole; `None` for the others, whose streams are taken.
-    pub(super) async fn append_free(
+    pub(super) async fn try_append_records(
         &self,
         connection: &mut PooledConnection,
         events: &[(&str, &Outgoing)],
@@ -78,7 +78,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             .map(|(_, outgoing)| Json::<&RawValue>(&outgoing.payload))
             .collect();
         let expected: Vec<i64> = events.iter().map(|(_, outgoing)| outgoing.expected).collect();
-        let query = sqlx::query(&self.shared.schema.append_free)
+        let query = sqlx::query(&self.shared.schema.try_append_records)
             .bind(stream_keys)
             .bind(payloads)
             .bind(expected);
@@ -132,7 +132,7 @@ impl<E: StreamEvent> CommitGroup<'_, E> {
         for Share { stream_key, waiting } in &self.shares {
             events.extend(waiting.iter().map(|waiting| (&**stream_key, &waiting.outgoing)));
         }
-        match self.store.append_free(&mut connection, &events).await {
+        match self.store.try_append_records(&mut connection, &events).await {
             Ok(stamps) => {
                 self.store.shared.connections.give_back(connection);
                 self.answer(stamps);

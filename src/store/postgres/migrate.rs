@@ -54,7 +54,7 @@ pub(super) async fn migrate(
             MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => failed(error),
             error => StoreError::other(error),
         })?;
-    sqlx::query(&schema.adopt)
+    sqlx::query(&schema.rebind_after_restore)
         .execute(&mut *transaction)
         .await
         .map_err(failed)?;

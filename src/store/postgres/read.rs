@@ -74,7 +74,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         let stream_keys: Vec<&str> = places.iter().map(|(stream_key, _)| sendable(stream_key)).collect();
         // Number 0, like the ones beyond the server's, is no event's.
         let seqs: Vec<i64> = places.iter().map(|(_, seq)| i64::try_from(*seq).unwrap_or(0)).collect();
-        let query = sqlx::query(&self.shared.schema.identities).bind(stream_keys).bind(seqs);
+        let query = sqlx::query(&self.shared.schema.event_ids).bind(stream_keys).bind(seqs);
         let rows = self.run(query).await.map_err(|error| self.read_error(error))?;
         rows.iter()
             .map(|row| Ok(self.get::<Option<Vec<u8>>>(row, 0)?.and_then(|id| event_id(&id))))

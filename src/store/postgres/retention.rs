@@ -159,7 +159,7 @@ impl<E: StreamEvent> PostgresStore<E> {
 
     /// Removes the oldest events of these streams, as far as they are older than `age` seconds; gives how many, and the streams that may have more.
     async fn trim_old_step(&self, streams: &[String], age: f64) -> Result<(u64, Vec<String>), StoreError> {
-        let query = sqlx::query(&self.shared.schema.last_before)
+        let query = sqlx::query(&self.shared.schema.last_seq_before)
             .bind(streams)
             .bind(age)
             .bind(EVENTS_PER_STEP);
@@ -178,7 +178,7 @@ impl<E: StreamEvent> PostgresStore<E> {
     }
 
     async fn stream_ages(&self, after_key: &str) -> Result<Vec<Age>, StoreError> {
-        let query = sqlx::query(&self.shared.schema.stream_ages)
+        let query = sqlx::query(&self.shared.schema.stream_extents)
             .bind(after_key)
             .bind(STREAMS_PER_LOOK);
         let rows = self.run(query).await.map_err(|error| self.read_error(error))?;

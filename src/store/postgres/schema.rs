@@ -48,16 +48,16 @@ pub(super) struct Schema {
     name: String,
     pub(super) append: Statement,
     pub(super) append_many: Statement,
-    pub(super) append_free: Statement,
+    pub(super) try_append_records: Statement,
     pub(super) replay: Statement,
     pub(super) high_waters: Statement,
-    pub(super) identities: Statement,
+    pub(super) event_ids: Statement,
     pub(super) changed_since: Statement,
     pub(super) trim_streams: Statement,
-    pub(super) stream_ages: Statement,
-    pub(super) last_before: Statement,
+    pub(super) stream_extents: Statement,
+    pub(super) last_seq_before: Statement,
     pub(super) migrated_to: Statement,
-    pub(super) adopt: Statement,
+    pub(super) rebind_after_restore: Statement,
 }
 
 /// SQL whose only variable part is a quoted identifier.
@@ -104,20 +104,20 @@ impl Schema {
             append_many: statement(format!(
                 "SELECT u.seq, uuid_send(u.event_id), extract(epoch FROM r.appended_at)::double precision \
                  FROM {s}.append_records($1, $2, $3, $4, $5, $6) AS r, \
-                 unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, place) ORDER BY u.place"
+                 unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, ordinal) ORDER BY u.ordinal"
             )),
-            append_free: statement(format!(
+            try_append_records: statement(format!(
                 "SELECT u.seq, uuid_send(u.event_id), extract(epoch FROM r.appended_at)::double precision \
-                 FROM {s}.append_free($1, $2, $3) AS r, \
-                 unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, place) ORDER BY u.place"
+                 FROM {s}.try_append_records($1, $2, $3) AS r, \
+                 unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, ordinal) ORDER BY u.ordinal"
             )),
             replay: statement(format!(
-                "SELECT place, low_water, seq, uuid_send(event_id), extract(epoch FROM appended_at)::double precision, \
+                "SELECT ordinal, low_water, seq, uuid_send(event_id), extract(epoch FROM appended_at)::double precision, \
                  payload::text FROM {s}.replay_many($1, $2, $3)"
             )),
             high_waters: statement(format!("SELECT {s}.high_waters($1)")),
-            identities: statement(format!(
-                "SELECT uuid_send(u.id) FROM unnest({s}.identities($1, $2)) WITH ORDINALITY AS u (id, place) ORDER BY u.place"
+            event_ids: statement(format!(
+                "SELECT uuid_send(u.id) FROM unnest({s}.event_ids($1, $2)) WITH ORDINALITY AS u (id, ordinal) ORDER BY u.ordinal"
             )),
             changed_since: statement(format!(
                 "SELECT stream_keys, high_waters, watermark::text, more, complete FROM {s}.changed_since($1::text::jsonb, $2)"
@@ -127,16 +127,16 @@ impl Schema {
                 "SELECT sum({s}.trim_stream(r.stream_key, r.through, $3, $4))::bigint FROM (SELECT stream_key, through \
                  FROM unnest($1::text[], $2::bigint[]) AS u (stream_key, through) ORDER BY stream_key COLLATE \"C\") AS r"
             )),
-            stream_ages: statement(format!(
+            stream_extents: statement(format!(
                 "SELECT stream_key, oldest_seq, extract(epoch FROM clock_timestamp() - oldest_appended_at)::double precision, last_seq \
-                 FROM {s}.stream_ages($1, $2)"
+                 FROM {s}.stream_extents($1, $2)"
             )),
-            last_before: statement(format!(
-                "SELECT {s}.last_before(u.stream_key, clock_timestamp() - make_interval(secs => $2), $3) \
-                 FROM unnest($1::text[]) WITH ORDINALITY AS u (stream_key, i) ORDER BY u.i"
+            last_seq_before: statement(format!(
+                "SELECT {s}.last_seq_before(u.stream_key, clock_timestamp() - make_interval(secs => $2), $3) \
+                 FROM unnest($1::text[]) WITH ORDINALITY AS u (stream_key, ordinal) ORDER BY u.ordinal"
             )),
             migrated_to: statement(format!("SELECT max(version) FROM {s}.migrations WHERE success")),
-            adopt: statement(format!("SELECT {s}.rebind_after_restore()")),
+            rebind_after_restore: statement(format!("SELECT {s}.rebind_after_restore()")),
             name: name.to_owned(),
         }
     }
