@@ -47,6 +47,9 @@ pub mod ring;
 pub mod store;
 mod sync;
 
+#[cfg(doctest)]
+mod compile_fail;
+
 /// The examples of the README, compiled.
 #[cfg(all(doctest, feature = "postgres"))]
 #[doc = include_str!("../README.md")]

@@ -1,5 +1,5 @@
 //! The small cases that users of other channels ran into, by number, in the drop-in; `field_reports.rs` has them for the ring.
-//! (R15 needs the compiler: `compile_fail.rs`.)
+//! (R15 is a documentation test: `src/compile_fail.rs`.)
 
 #[path = "common/alloc.rs"]
 mod alloc;

@@ -1,4 +1,4 @@
-//! Small cases that users of other channels ran into, by number. (R15 needs the compiler: `compile_fail.rs`.)
+//! Small cases that users of other channels ran into, by number. (R15 is a documentation test: `src/compile_fail.rs`.)
 
 #[path = "common/alloc.rs"]
 mod alloc;
