@@ -1,55 +1,22 @@
-//! The `fanout` example as a process, with a time limit instead of a hang.
+//! The `fanout` program as a process, with a time limit instead of a hang.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_fanout");
 
 /// No run takes anything like this long, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The example, built the way this test is. Cargo builds it for a run of all tests, but not for one of this test alone.
-pub(crate) fn program() -> PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(build).clone()
-}
-
-fn build() -> PathBuf {
-    let mut cargo = std::process::Command::new(env!("CARGO"));
-    cargo.args([
-        "build",
-        "--example",
-        "fanout",
-        "--message-format",
-        "json-render-diagnostics",
-    ]);
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
-    if !cfg!(debug_assertions) {
-        cargo.arg("--release");
-    }
-    if cfg!(feature = "tokio") {
-        cargo.args(["--features", "tokio"]);
-    }
-    let output = cargo.stderr(Stdio::inherit()).output().expect("cargo runs");
-    assert!(output.status.success(), "the example does not build");
-    let messages = String::from_utf8(output.stdout).expect("cargo writes UTF-8");
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "fanout")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .expect("cargo names the executable")
-}
-
 /// A program and its arguments.
 pub(crate) struct Command(std::process::Command);
 
-/// The example with these arguments.
+/// `fanout` with these arguments.
 pub(crate) fn fanout<const N: usize>(arguments: [&str; N]) -> Command {
-    Command::new(program(), arguments.map(OsString::from))
+    Command::new(PROGRAM, arguments.map(OsString::from))
 }
 
 impl Command {

@@ -1,4 +1,4 @@
-//! Progress on a terminal; nothing at all when standard error is not one.
+//! Progress on a terminal; nothing when standard error is not one.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use doorbell::ring::Publisher;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
-use crate::event::Event;
+use crate::Event;
 use crate::publish::Published;
 
-/// How often the line is written anew.
+/// How often the progress is written, and at most how late a signal is noticed.
 pub(crate) const REFRESH: Duration = Duration::from_millis(100);
 
 /// A bar when the size of the input is known, else a spinner.
@@ -20,7 +20,6 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// `bytes` is the size of the whole input, if known.
     pub(crate) fn new(bytes: Option<u64>) -> Self {
         let bar = match bytes {
             Some(bytes) => ProgressBar::new(bytes).with_style(style("{bar:24} {percent:>3} %  {wide_msg}")),
@@ -38,22 +37,19 @@ impl Progress {
 
     /// Cheap enough to call after every event.
     pub(crate) fn show(&self, published: &Published, publisher: &Publisher<Event>) {
-        let nothing_to_say = published.started.is_none() || self.shown.get().elapsed() < REFRESH;
-        if self.bar.is_hidden() || nothing_to_say {
+        let Some(started) = published.started else { return };
+        if self.bar.is_hidden() || self.shown.get().elapsed() < REFRESH {
             return;
         }
         self.shown.set(Instant::now());
         let stats = publisher.stats();
-        let behind = stats
-            .slowest_position
-            .map_or(0, |slowest| stats.next_seq.saturating_sub(slowest));
-        let elapsed = published.started.map_or(0.0, |started| started.elapsed().as_secs_f64());
-        self.bar.set_position(published.bytes);
+        let slowest = stats.slowest_position.unwrap_or(stats.next_seq);
+        self.bar.set_position(published.bytes_read);
         self.bar.set_message(format!(
             "{} events, {}/s, slowest subscriber {} behind",
             HumanCount(published.events),
-            HumanCount((published.events as f64 / elapsed) as u64),
-            HumanCount(behind),
+            HumanCount((published.events as f64 / started.elapsed().as_secs_f64()) as u64),
+            HumanCount(stats.next_seq.saturating_sub(slowest)),
         ));
     }
 
@@ -61,10 +57,10 @@ impl Progress {
     pub(crate) fn draining(&self) {
         self.bar.set_style(style("{spinner} {wide_msg}"));
         self.bar
-            .set_message("published; waiting for the subscribers to drain (Ctrl-C hurries the slow ones)");
+            .set_message("published; waiting for the subscribers to drain (Ctrl-C speeds up the slow ones)");
     }
 
-    /// Leaves the terminal as it was.
+    /// Clears the terminal line.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }

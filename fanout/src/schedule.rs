@@ -1,4 +1,4 @@
-//! When each event is due.
+//! When each event of a paced run is due.
 
 use std::time::{Duration, Instant};
 

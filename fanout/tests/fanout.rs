@@ -1,4 +1,4 @@
-//! Drives the `fanout` example as a user would, as a process, with good input and with bad.
+//! Runs `fanout` as a user does, as a process, with valid and invalid input.
 
 #[path = "fanout/process.rs"]
 mod process;
@@ -8,7 +8,7 @@ use std::io::Write;
 
 use process::{Run, fanout};
 
-/// Enough text to fill every buffer on the way several times over: once it is written, the program has been reading.
+/// Enough text to fill every buffer several times over: once it is written, the program has read some of it.
 const MORE_THAN_THE_BUFFERS: usize = 4 << 20;
 
 fn numbered_lines(count: usize) -> String {
@@ -16,7 +16,7 @@ fn numbered_lines(count: usize) -> String {
 }
 
 #[test]
-fn the_built_in_log_reaches_everybody() {
+fn the_built_in_log_reaches_every_subscriber() {
     let run = fanout(["--json", "--rate", "0", "--capacity", "4096", "--slow", "0"]).run_with(b"");
     let report = run.json();
     assert_eq!(run.status, Some(0));
@@ -34,7 +34,7 @@ fn the_built_in_log_reaches_everybody() {
 }
 
 #[test]
-fn the_table_says_that_it_adds_up() {
+fn the_table_ends_with_the_totals() {
     let run = fanout(["-", "--tasks", "9", "--delay-ms", "0"]).run_with(numbered_lines(1000).as_bytes());
     assert_eq!(run.status, Some(0));
     for part in ["1,000 events", "task, all 9", "thread 2", "slow 1", "p99.9"] {
@@ -45,7 +45,7 @@ fn the_table_says_that_it_adds_up() {
 }
 
 #[test]
-fn who_cannot_keep_up_is_told_what_it_missed() {
+fn a_slow_subscriber_learns_what_it_missed() {
     let run =
         fanout(["-", "--json", "--capacity", "16", "--delay-ms", "5"]).run_with(numbered_lines(100_000).as_bytes());
     assert_eq!(run.status, Some(0));
@@ -60,7 +60,7 @@ fn who_cannot_keep_up_is_told_what_it_missed() {
 }
 
 #[test]
-fn a_pace_is_kept() {
+fn a_paced_run_takes_its_time() {
     let run = fanout(["-", "--json", "--rate", "2000"]).run_with(numbered_lines(501).as_bytes());
     let seconds = run.json()["published"]["seconds"].as_f64().expect("a number");
     assert!(seconds >= 0.25, "500 intervals of 0.5 ms, not {seconds} s");
@@ -79,7 +79,7 @@ fn a_file_can_be_read_again_and_a_pipe_cannot() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn unreadable_inputs_and_wrong_options_are_named() {
     fanout(["no/such.log"])
         .run_with(b"")
         .is_refused(3, "cannot read no/such.log: ");
@@ -103,31 +103,31 @@ fn invalid_utf8_and_huge_lines_are_published_and_counted() {
     assert_eq!(report["published"]["events"], 4);
     assert_eq!(report["published"]["lines_truncated"], 1);
     assert_eq!(report["published"]["lines_with_invalid_utf8"], 1);
-    // Of the huge line, what --max-line allows; each invalid byte becomes a character of three bytes; six receive.
+    // The huge line is cut at --max-line; each invalid byte becomes a character of three bytes; six subscribers receive.
     let text = "good".len() + 3 * 3 + 64 * 1024 + "last, without an end: é".len();
     assert_eq!(report["delivered"]["bytes"], 6 * text);
 }
 
 #[test]
-fn an_empty_input_is_said_to_be_empty() {
+fn an_empty_input_is_reported_as_empty() {
     let run = fanout(["-"]).run_with(b"");
     assert_eq!(run.status, Some(0));
-    assert!(run.stdout.contains("the input held no line"), "{}", run.stdout);
+    assert!(run.stdout.contains("the input had no lines"), "{}", run.stdout);
 }
 
 #[test]
-fn nobody_needs_to_listen() {
+fn a_run_needs_no_subscribers() {
     let run = fanout(["-", "--tasks", "0", "--threads", "0", "--slow", "0"]).run_with(numbered_lines(5000).as_bytes());
     assert_eq!(run.status, Some(0));
     assert!(
-        run.stdout.contains("5,000 events published, and nobody listened."),
+        run.stdout.contains("5,000 events published, to no subscriber."),
         "{}",
         run.stdout
     );
 }
 
 #[test]
-fn a_reader_of_the_report_may_leave() {
+fn a_closed_standard_output_is_no_error() {
     let mut process = fanout(["-"]).start();
     drop(process.stdout());
     process
@@ -142,16 +142,16 @@ fn a_reader_of_the_report_may_leave() {
 mod unix {
     use super::*;
 
-    /// Runs the program by a shell, for what only a shell can do to it.
+    /// Runs the program from a shell, which can close its standard streams.
     fn shell(script: &str) -> Run {
-        process::Command::new("sh", ["-c".into(), script.into(), process::program().into()]).run_with(b"")
+        process::Command::new("sh", ["-c".into(), script.into(), process::PROGRAM.into()]).run_with(b"")
     }
 
     #[test]
     fn standard_input_may_be_closed() {
         let run = shell(r#""$0" - <&-"#);
         assert_eq!(run.status, Some(0), "{}", run.stderr);
-        assert!(run.stdout.contains("the input held no line"), "{}", run.stdout);
+        assert!(run.stdout.contains("the input had no lines"), "{}", run.stdout);
     }
 
     #[test]
@@ -182,13 +182,13 @@ mod unix {
     }
 
     #[test]
-    fn ctrl_c_ends_an_endless_input_and_hurries_the_slow() {
+    fn ctrl_c_ends_an_endless_input_and_wakes_slow_subscribers() {
         let hours = "10000000";
         let mut process = fanout(["-", "--json", "--delay-ms", hours]).start();
         let mut stdin = process.stdin();
         let mut written = 0;
         let line = b"event\n".repeat(1000);
-        // Ends when the program has, with a broken pipe.
+        // Ends with a broken pipe when the program has ended.
         while stdin.write_all(&line).is_ok() {
             written += line.len();
             if (MORE_THAN_THE_BUFFERS..MORE_THAN_THE_BUFFERS + line.len()).contains(&written) {
@@ -201,14 +201,14 @@ mod unix {
     }
 
     #[test]
-    fn ctrl_c_ends_a_leisurely_pace() {
+    fn ctrl_c_ends_a_paced_run() {
         let mut process = fanout(["-", "--json", "--rate", "1"]).start();
         let mut stdin = process.stdin();
         let (written, accepted) = std::sync::mpsc::channel();
         let line = b"event\n".repeat(1000);
         let writer = std::thread::spawn(move || {
             while stdin.write_all(&line).is_ok() {
-                // The receiver leaves when it has heard enough.
+                // The receiver is dropped once it has counted enough.
                 let _ = written.send(line.len());
             }
         });
@@ -225,8 +225,8 @@ mod unix {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_failure_in_the_middle_still_reports() {
-    // A regular file by its looks, which opens and then fails to be read.
+fn a_read_error_still_reports() {
+    // A regular file that opens, but fails to be read.
     let run = fanout(["/proc/self/mem"]).run_with(b"");
     assert_eq!(run.status, Some(3));
     assert!(run.stdout.contains("0 events in"), "{}", run.stdout);
@@ -235,10 +235,10 @@ fn a_failure_in_the_middle_still_reports() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let run = process::Command::new(
         "sh",
-        ["-c".into(), r#""$0" - > /dev/full"#.into(), process::program().into()],
+        ["-c".into(), r#""$0" - > /dev/full"#.into(), process::PROGRAM.into()],
     )
     .run_with(b"line\n");
     run.is_refused(3, "cannot write the report: ");

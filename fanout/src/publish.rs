@@ -1,0 +1,103 @@
+//! Publishes lines as they arrive, paced or flat out.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use doorbell::ring::Publisher;
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::Event;
+use crate::lines::Chunk;
+use crate::progress::{Progress, REFRESH};
+use crate::report::per_second;
+use crate::schedule::Schedule;
+
+/// How late the operating system may wake a sleeping thread; the rest of a wait spins.
+const OVERSLEEP: Duration = Duration::from_micros(150);
+
+/// What was read and published. Serialized, it is a part of the JSON report.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Published {
+    pub(crate) events: u64,
+    pub(crate) bytes_read: u64,
+    pub(crate) lines_truncated: u64,
+    pub(crate) lines_with_invalid_utf8: u64,
+    /// How often a paced event was due before the input had it.
+    pub(crate) late_arrivals: u64,
+    /// From the arrival of the first line.
+    pub(crate) seconds: f64,
+    pub(crate) events_per_second: f64,
+    #[serde(skip)]
+    pub(crate) started: Option<Instant>,
+}
+
+/// Publishes every chunk until the input ends, or fails with the returned error, or a signal arrives.
+pub(crate) fn publish_all(
+    chunks: &Receiver<io::Result<Chunk>>,
+    publisher: &Publisher<Event>,
+    rate: Option<u64>,
+    interrupt: &watch::Receiver<bool>,
+    progress: &Progress,
+) -> (Published, Option<io::Error>) {
+    let mut published = Published::default();
+    let mut schedule = rate.map(Schedule::new);
+    let mut error = None;
+    'chunks: while !*interrupt.borrow() {
+        let chunk = match chunks.recv_timeout(REFRESH) {
+            Ok(Ok(chunk)) => chunk,
+            Ok(Err(failure)) => {
+                error = Some(failure);
+                break;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            // The subscribers are still receiving.
+            Err(RecvTimeoutError::Timeout) => {
+                progress.show(&published, publisher);
+                continue;
+            }
+        };
+        published.bytes_read += chunk.bytes;
+        published.lines_truncated += chunk.truncated;
+        published.lines_with_invalid_utf8 += chunk.invalid_utf8;
+        for line in chunk.lines {
+            published.started.get_or_insert(chunk.arrived);
+            let due = match &mut schedule {
+                None => Instant::now(),
+                Some(schedule) => {
+                    let due = schedule.next(chunk.arrived);
+                    if !wait_until(due, interrupt) {
+                        break 'chunks;
+                    }
+                    progress.show(&published, publisher);
+                    due
+                }
+            };
+            published.events += 1;
+            let number = published.events;
+            publisher.publish(Event { number, due, line });
+        }
+        progress.show(&published, publisher);
+    }
+    published.seconds = published.started.map_or(0.0, |started| started.elapsed().as_secs_f64());
+    published.events_per_second = per_second(published.events, published.seconds);
+    published.late_arrivals = schedule.map_or(0, |schedule| schedule.late_arrivals);
+    (published, error)
+}
+
+/// Returns false on a signal.
+fn wait_until(due: Instant, interrupt: &watch::Receiver<bool>) -> bool {
+    while !*interrupt.borrow() {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        match left.checked_sub(OVERSLEEP) {
+            Some(sleep) if !sleep.is_zero() => thread::sleep(sleep.min(REFRESH)),
+            _ => thread::yield_now(),
+        }
+    }
+    false
+}
