@@ -7,11 +7,13 @@
 
 mod check;
 pub mod child;
+pub mod killers;
 mod models;
 pub mod mutation;
+pub mod ordering_table;
 pub mod parallel;
 pub mod registry;
-
+pub mod repository;
 pub mod self_check;
 pub mod sites;
 #[allow(

@@ -1,5 +1,12 @@
-//! The named orderings, fences and faults of the engine's source, and the table in `docs/memory-ordering.md` that explains
-//! them. The mutants and the check that the table has not drifted read both through here.
+//! Finds the named orderings, fences and faults in the engine's source, with the comments that explain them.
+//!
+//! The explanation of a site is the nearest comment above it, in the same function, that begins with its ordering:
+//!
+//! ```text
+//! // Release, pairs with `closed.see`: a thread that sees the channel closed sees everything published.
+//! // SeqCst fence, pairs with `park.fence`: …
+//! // Fault, breaks the rule that a lost event is not delivered: …
+//! ```
 
 use std::fmt;
 use std::fs;
@@ -28,6 +35,17 @@ pub struct Site {
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
+    /// What its comment says, if there is one.
+    pub explanation: Option<Explanation>,
+}
+
+/// What the comment above a site says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The sites it pairs with; for a fault, the rule that it breaks.
+    pub pairs_with: String,
+    /// Why it is as strong as it is; for a fault, what goes wrong.
+    pub why: String,
 }
 
 impl Site {
@@ -45,6 +63,17 @@ impl Site {
     }
 }
 
+impl Kind {
+    /// The word that the comment above such a site starts with.
+    fn comment_prefix(&self) -> &str {
+        match self {
+            Self::Operation(ordering) => ordering,
+            Self::Fence => "SeqCst",
+            Self::Fault => "Fault",
+        }
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -55,7 +84,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Every site in the source below `directory`, in the order of the files' names.
+/// Finds every site in the source below `directory`, sorted by file.
 pub fn scan(directory: &Path) -> io::Result<Vec<Site>> {
     let mut files = Vec::new();
     find_sources(directory, &mut files)?;
@@ -83,6 +112,7 @@ fn find_sources(directory: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 
 fn scan_text(text: &str, file: &Path, sites: &mut Vec<Site>) {
     let code = without_line_comments(text);
+    let lines: Vec<&str> = text.lines().collect();
     for (position, _) in code.match_indices("!(") {
         let before = &code[..position];
         let macro_name = &before[before
@@ -97,20 +127,60 @@ fn scan_text(text: &str, file: &Path, sites: &mut Vec<Site>) {
                 let end = ordering.find(|c: char| !c.is_alphanumeric()).unwrap_or(ordering.len());
                 Kind::Operation(ordering[..end].to_owned())
             }
-            "fence" | "named_fence" => Kind::Fence,
+            "named_fence" => Kind::Fence,
             "fault" => Kind::Fault,
             _ => continue,
         };
+        let line = before.lines().count().max(1);
         sites.push(Site {
             name: name.to_owned(),
+            explanation: explanation(&lines[..line - 1], kind.comment_prefix()),
             kind,
             file: file.to_owned(),
-            line: before.lines().count().max(1),
+            line,
         });
     }
 }
 
-/// Blanks comments, so that an example in one is not taken for a site; offsets of lines stay.
+/// Reads the nearest comment in `above` that starts with `prefix`, unless a function begins below it.
+fn explanation(above: &[&str], prefix: &str) -> Option<Explanation> {
+    let is_function = |line: &&str| line.trim_start().starts_with("fn ") || line.contains(" fn ");
+    let is_start = |line: &&str| comment(line).is_some_and(|text| text.starts_with(prefix));
+    let at = above
+        .iter()
+        .rposition(|line| is_start(line) || comment(line).is_none() && is_function(line))?;
+    let mut text = comment(above[at])?.to_owned();
+    for line in &above[at + 1..] {
+        match comment(line) {
+            Some(more) if !begins_explanation(more) => text = text + " " + more,
+            _ => break,
+        }
+    }
+    let (head, why) = text.split_once(": ")?;
+    let pairs_with = head
+        .strip_prefix(prefix)?
+        .trim_start_matches(" fence")
+        .trim_start_matches(", pairs with ")
+        .trim_start_matches(", breaks ");
+    Some(Explanation {
+        pairs_with: pairs_with.to_owned(),
+        why: why.trim_end_matches('.').to_owned(),
+    })
+}
+
+/// The text of a line that is nothing but a comment, and not documentation.
+fn comment(line: &str) -> Option<&str> {
+    let text = line.trim_start().strip_prefix("//")?;
+    (!text.starts_with(['/', '!'])).then(|| text.trim())
+}
+
+fn begins_explanation(text: &str) -> bool {
+    const BEGINNINGS: [&str; 7] = ["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst", "Fault", "SAFETY"];
+    let word = text.split(|c: char| !c.is_alphanumeric()).next();
+    word.is_some_and(|word| BEGINNINGS.contains(&word))
+}
+
+/// Blanks comments, so that an example in one is not taken for a site; line numbers stay.
 fn without_line_comments(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     for line in text.lines() {
@@ -124,81 +194,4 @@ fn without_line_comments(text: &str) -> String {
 /// The string literal that `code` starts with, and what follows it.
 fn string_literal(code: &str) -> Option<(&str, &str)> {
     code.trim_start().strip_prefix('"')?.split_once('"')
-}
-
-/// One row of the table.
-#[derive(Debug, Clone)]
-pub struct Row {
-    /// The site's name.
-    pub site: String,
-    /// The ordering, `fence` or `fault`.
-    pub ordering: String,
-    /// The sites or operations it pairs with.
-    pub pairs_with: String,
-    /// Why it is as strong as it is.
-    pub why: String,
-    /// The models that fail when it is weaker, most direct first.
-    pub models: Vec<String>,
-    /// The changes that no model can see, each with an argument in prose.
-    pub argued: Vec<String>,
-    /// The line in the document, from 1.
-    pub line: usize,
-}
-
-/// The rows of the table in the document `text`; a row that cannot be read is an error that names its line.
-pub fn read_table(text: &str) -> Result<Vec<Row>, String> {
-    let mut rows = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let Some(inner) = line.trim().strip_prefix("| `") else {
-            continue;
-        };
-        let line = index + 1;
-        let cells: Vec<&str> = inner
-            .trim_end()
-            .trim_end_matches('|')
-            .split('|')
-            .map(str::trim)
-            .collect();
-        let [site, ordering, pairs_with, why, killed_by] = cells[..] else {
-            return Err(format!("line {line}: {} cells instead of 5", cells.len()));
-        };
-        let (models, argued) = read_killers(killed_by).map_err(|error| format!("line {line}: {error}"))?;
-        rows.push(Row {
-            site: site.trim_end_matches('`').to_owned(),
-            ordering: ordering.to_owned(),
-            pairs_with: pairs_with.to_owned(),
-            why: why.to_owned(),
-            models,
-            argued,
-            line,
-        });
-    }
-    Ok(rows)
-}
-
-/// Reads a list such as `` `a_model`, `another`, argued Acquire ``, or a dash where there is nothing to weaken.
-fn read_killers(cell: &str) -> Result<(Vec<String>, Vec<String>), String> {
-    let (mut models, mut argued) = (Vec::new(), Vec::new());
-    if cell == "–" {
-        return Ok((models, argued));
-    }
-    for item in cell.split(',').map(str::trim) {
-        if let Some(change) = item.strip_prefix("argued ") {
-            argued.push(change.to_owned());
-        } else if let Some(model) = item.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')) {
-            models.push(model.to_owned());
-        } else {
-            return Err(format!("cannot read {item:?} as a model or as `argued CHANGE`"));
-        }
-    }
-    Ok((models, argued))
-}
-
-/// The body of the section of the document that argues for `site`: what follows the heading ``### `site` ``.
-pub fn argument<'a>(text: &'a str, site: &str) -> Option<&'a str> {
-    let heading = format!("### `{site}`\n");
-    let start = text.find(&heading)? + heading.len();
-    let body = &text[start..];
-    let end = body.find("\n#").unwrap_or(body.len());
-    Some(body[..end].trim())
 }

@@ -110,12 +110,14 @@ impl Seat {
     pub(super) fn announce(&mut self, start: u64, reach: Reach) {
         if !self.active {
             self.active = true;
-            // Relaxed: the caller's fence orders the bit, with the announcement, before its look at the frontier.
+            // Relaxed, pairs with `scan.active` through `announce.fence`: the caller's fence orders the bit and the
+            // announcement before its read of the frontier.
             self.chunk()
                 .active
                 .fetch_or(1 << self.index, ord!("announce.active", Relaxed));
         }
-        // Release: reads of the interval announced before are over for whoever sees this one (`scan.announced`).
+        // Release, pairs with `scan.announced`: for a scan that sees this interval, reads of the one announced before
+        // are over.
         self.entry()
             .announced
             .store(reach.word(start), ord!("announce.interval", Release));
@@ -124,7 +126,8 @@ impl Seat {
     /// Takes the announcement back: the owner reads nothing any more.
     #[inline(always)]
     pub(super) fn withdraw(&mut self) {
-        // Release: as in `announce`.
+        // Release, pairs with `scan.announced`: for a scan that sees the withdrawal, reads of the interval announced
+        // before are over.
         self.entry()
             .announced
             .store(NOTHING, ord!("withdraw.interval", Release));
@@ -135,7 +138,7 @@ impl Seat {
         if self.active {
             self.active = false;
             self.withdraw();
-            // Release: whoever finds the bit cleared (`scan.active`) must also find the reads over.
+            // Release, pairs with `scan.active`: a scan that finds the bit cleared must also find the reads over.
             self.chunk()
                 .active
                 .fetch_and(!(1 << self.index), ord!("rest.active", Release));
@@ -145,7 +148,7 @@ impl Seat {
     /// Shows the sequence of the next receive to observers.
     #[inline(always)]
     pub(super) fn show_position(&self, position: u64) {
-        // Relaxed: observers take it as a figure only.
+        // Relaxed, pairs with `positions.read`: a statistic.
         self.entry().position.store(position, ord!("position.show", Relaxed));
     }
 }
@@ -202,13 +205,13 @@ impl Announcements {
             let chunk = NonNull::from(Box::leak(Box::new(Chunk::new(CHUNK))));
             // SAFETY: the last chunk lives as long as the registry.
             let last = unsafe { free.last.as_ref() };
-            // Release: walkers (`scan.next`) see the chunk's contents.
+            // Release, pairs with `scan.next`: scans see the contents of the chunk.
             last.next.store(chunk.as_ptr(), ord!("announcements.grow", Release));
             free.add_seats(chunk);
         }
         let seat = free.seats.pop().expect("seats were just added");
         seat.show_position(position);
-        // Relaxed: read as a figure only, by observers.
+        // Relaxed, pairs with `positions.taken`: a statistic.
         seat.chunk()
             .taken
             .fetch_or(1 << seat.index, ord!("announcements.take", Relaxed));
@@ -219,7 +222,7 @@ impl Announcements {
     pub(super) fn leave(&self, mut seat: Seat) {
         seat.rest();
         let mut free = self.free.lock();
-        // Relaxed: read as a figure only, by observers.
+        // Relaxed, pairs with `positions.taken`: a statistic.
         seat.chunk()
             .taken
             .fetch_and(!(1 << seat.index), ord!("announcements.free", Relaxed));
@@ -232,9 +235,10 @@ impl Announcements {
     /// frontier.
     pub(super) fn announcements(&self, mut found: impl FnMut(Range<u64>)) {
         self.chunks(|chunk| {
-            // Acquire: a bit that `rest` cleared means that the reads before it are over.
+            // Acquire, pairs with `rest.active`: if `rest` has cleared a bit, the reads before it are over.
             for index in bits(chunk.active.load(ord!("scan.active", Acquire))) {
-                // Acquire: a later announcement means that the reads of the earlier one are over.
+                // Acquire, pairs with `announce.interval` and `withdraw.interval`: if a later announcement is seen, the
+                // reads of the earlier one are over.
                 let word = chunk.entries[index].announced.load(ord!("scan.announced", Acquire));
                 if word != NOTHING {
                     let start = word >> 1;
@@ -248,8 +252,9 @@ impl Announcements {
     /// Calls `found` with the position of every subscriber.
     pub(super) fn positions(&self, mut found: impl FnMut(u64)) {
         self.chunks(|chunk| {
-            // Relaxed: figures for observers.
+            // Relaxed, pairs with `announcements.take`: a statistic.
             for index in bits(chunk.taken.load(ord!("positions.taken", Relaxed))) {
+                // Relaxed, pairs with `position.show`: a statistic.
                 found(chunk.entries[index].position.load(ord!("positions.read", Relaxed)));
             }
         });
@@ -259,7 +264,7 @@ impl Announcements {
         let mut chunk = &*self.first;
         loop {
             visit(chunk);
-            // Acquire: pairs with `announcements.grow`.
+            // Acquire, pairs with `announcements.grow`: the chunk is complete.
             let next = chunk.next.load(ord!("scan.next", Acquire));
             if next.is_null() {
                 return;
@@ -291,7 +296,8 @@ impl Free {
 
 impl Drop for Announcements {
     fn drop(&mut self) {
-        // Relaxed: the owner's reference count has ordered everything before this drop.
+        // Relaxed, pairs with `announcements.grow` by the reference count: the last decrement of the ring's reference
+        // count has ordered everything before this drop.
         let mut next = self.first.next.load(ord!("announcements.drop", Relaxed));
         while !next.is_null() {
             // SAFETY: the chunk was leaked by `join`, is reachable from here alone, and is freed once.

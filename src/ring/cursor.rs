@@ -185,7 +185,7 @@ impl<T> ReadCursor<T> {
             let slot = unsafe { &*self.aim.wrapping_add(seq as usize) };
             // SAFETY: as above.
             let expiry = unsafe { &*self.expiry_aim.wrapping_add(expires_with as usize) };
-            // Acquire: pairs with `publish.stamp`; the value is complete.
+            // Acquire, pairs with `publish.stamp`: the value is complete.
             if slot.stamp.load(ord!("locate.stamp", Acquire)) == Stamp::value(seq).word()
                 && !self.is_expired(expiry, expires_with)
             {
@@ -261,7 +261,7 @@ impl<T> ReadCursor<T> {
     /// Is `seq` published in `slot`, one of [`ReadCursor::slots_in_batch`]?
     #[inline(always)]
     pub(super) fn holds(slot: &Slot<T>, seq: u64) -> bool {
-        // Acquire: as `locate.stamp`.
+        // Acquire, pairs with `publish.stamp`: the value is complete.
         slot.stamp.load(ord!("batch.stamp", Acquire)) == Stamp::value(seq).word()
     }
 
@@ -374,10 +374,13 @@ impl<T> ReadCursor<T> {
         let backlog = self.backlog();
         self.backlog_high_water = self.backlog_high_water.max(backlog);
         self.seat.announce(seq, self.reach);
-        // SeqCst: pairs with `frontier.fence`: this thread sees the frontier, or the walker sees the announcement.
+        // SeqCst fence, pairs with `frontier.fence`: this thread sees the frontier, or the scan sees the announcement.
         named_fence!("announce.fence");
-        // Acquire: pairs with `frontier.raise`: whoever is refused finds the tail beyond the expiry of `seq`.
+        // Acquire, pairs with `frontier.raise`: a subscriber whose announcement is refused finds the tail beyond the
+        // expiry of `seq`.
         let refused = self.core.limits.frontier.load(ord!("announce.check", Acquire)) > seq;
+        // Fault, breaks the rule that a refused announcement protects nothing: the slot may be written while it is
+        // read.
         if refused && !fault!("announce.unchecked") {
             self.announced_until = 0;
             self.direct_until = 0;
@@ -395,7 +398,7 @@ impl<T> ReadCursor<T> {
     /// Finds `seq` if it is published; `Lost` when its slot has gone on.
     fn find_published(&self, seq: u64) -> Option<Located<T>> {
         let slot = self.core.slot(seq);
-        // Acquire: pairs with `publish.stamp` and `publish.void`.
+        // Acquire, pairs with `publish.stamp` and `publish.void`: the value is complete.
         let stamp = Stamp::from_word(slot.stamp.load(ord!("find.stamp", Acquire)));
         if stamp == Stamp::value(seq) {
             return Some(Located::Value(NonNull::from(&slot.value)));
@@ -406,7 +409,7 @@ impl<T> ReadCursor<T> {
         if stamp.reaches(seq) {
             return Some(Located::Lost);
         }
-        // Relaxed: marked before the push; whoever must see the cell sees the mark.
+        // Relaxed, pairs with `divert.mark`: marked before the push, so a thread that must see the cell sees the mark.
         if self.core.limits.diverted_below.load(ord!("find.diverted", Relaxed)) <= seq {
             return None;
         }
@@ -422,10 +425,11 @@ impl<T> ReadCursor<T> {
     /// Is `seq`, whose slot is `slot`, published? When it is only claimed, the answer may be either.
     #[inline(always)]
     fn is_expired(&self, slot: &Slot<T>, seq: u64) -> bool {
-        // Acquire: whoever answers "lost" finds a tail beyond `seq`.
+        // Acquire, pairs with `publish.stamp`: a subscriber that reports a loss finds the tail beyond `seq`.
         let stamp = Stamp::from_word(slot.stamp.load(ord!("lost.stamp", Acquire)));
-        // Relaxed: as `find.diverted`.
+        // Relaxed, pairs with `divert.mark`: marked before the push, so a thread that must see the cell sees the mark.
         let diverted_below = self.core.limits.diverted_below.load(ord!("lost.diverted", Relaxed));
+        // Fault, breaks the rule that a lost event is not delivered: an expired event would be delivered.
         if fault!("lost.unchecked") {
             return false;
         }
@@ -439,8 +443,10 @@ impl<T> ReadCursor<T> {
 
     /// Was `seq` (or a later sequence of its slot) published in an overflow cell that has been freed?
     fn is_freed(&self, seq: u64) -> bool {
-        // Relaxed: marked before the cell went, and the caller has found it gone under the table's lock. Acquire: pairs with
-        // `divert.lose`, for events that never had a cell.
+        // Relaxed, pairs with `divert.mark`: marked before the cell was freed, and the caller has found it freed under
+        // the table's lock.
+        // Acquire, pairs with `divert.lose`: a subscriber that finds that an event never had a cell finds the tail
+        // beyond the event.
         self.core.limits.diverted_below.load(ord!("freed.diverted", Relaxed)) > seq
             && self.core.slot_meta(seq).freed.load(ord!("freed.slot", Acquire)) >= seq
     }

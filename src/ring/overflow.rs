@@ -67,16 +67,17 @@ impl<T> Overflow<T> {
             value: UnsafeCell::new(value.map_or_else(MaybeUninit::uninit, MaybeUninit::new)),
             next: core::ptr::null_mut(),
         }));
-        // Relaxed: only compared; the exchange below orders the push.
+        // Relaxed, pairs with `overflow.push`: only compared; the exchange below orders the push.
         let mut head = self.inbox.load(ord!("overflow.head", Relaxed));
         loop {
             // SAFETY: the cell is ours until the exchange succeeds.
             unsafe { (*cell).next = head };
-            // Release: whoever takes the stack (`overflow.take`) sees the cell. Relaxed on failure: only compared again.
             match self.inbox.compare_exchange_weak(
                 head,
                 cell,
+                // Release, pairs with `overflow.take`: a thread that takes the stack sees the cell.
                 ord!("overflow.push", Release),
+                // Relaxed, pairs with `overflow.push`: only compared again.
                 ord!("overflow.push_failed", Relaxed),
             ) {
                 Ok(_) => return,
@@ -118,11 +119,11 @@ impl<T> Overflow<T> {
     }
 
     fn drain(&self, table: &mut Table<T>) {
-        // Relaxed: an empty stack needs no order.
+        // Relaxed, pairs with `overflow.push`: an empty stack needs no order.
         if self.inbox.load(ord!("overflow.peek", Relaxed)).is_null() {
             return;
         }
-        // Acquire: pairs with `overflow.push`.
+        // Acquire, pairs with `overflow.push`: the cells are complete.
         let mut next = self.inbox.swap(core::ptr::null_mut(), ord!("overflow.take", Acquire));
         while let Some(cell) = NonNull::new(next) {
             // SAFETY: the swap made the whole stack ours, and cells on it are alive.

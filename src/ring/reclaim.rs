@@ -24,9 +24,9 @@ impl<T> RingShared<T> {
     /// Makes the calling publisher of `seq` the owner of its slot, if that can be told at a glance, and returns the stamp found there.
     #[inline(always)]
     pub(super) fn own(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
-        // Acquire: pairs with `clear.writable`: reads of what expired are over, and suspects are marked.
+        // Acquire, pairs with `clear.writable`: reads of what expired are over, and suspects are marked.
         let writable = self.limits.writable.load(ord!("own.writable", Acquire));
-        // Relaxed: set before the `writable` that was acquired.
+        // Relaxed, pairs with `careful.raise` through `own.writable`: set before the `writable` that was acquired.
         let careful_until = self.limits.careful_until.load(ord!("own.careful", Relaxed));
         if seq < writable && seq >= careful_until {
             self.in_turn(slot, seq)
@@ -39,9 +39,10 @@ impl<T> RingShared<T> {
     /// closer look.
     #[inline]
     pub(super) fn open_slots(&self, claimed: &Range<u64>) -> &[Slot<T>] {
-        // Acquire: as `own.writable`.
+        // Acquire, pairs with `clear.writable`: reads of what expired are over, and suspects are marked.
         let writable = self.limits.writable.load(ord!("open.writable", Acquire));
-        // Relaxed: as `own.careful`. What is marked later concerns later sequences.
+        // Relaxed, pairs with `careful.raise` through `open.writable`: set before the `writable` that was acquired;
+        // what is marked later concerns later sequences.
         let careful_until = self.limits.careful_until.load(ord!("open.careful", Relaxed));
         if claimed.start < careful_until {
             return &[];
@@ -53,7 +54,8 @@ impl<T> RingShared<T> {
     /// The stamp of the slot of `seq`, if the publisher of `seq` is next after that of the stamp.
     #[inline(always)]
     pub(super) fn in_turn(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
-        // Acquire: pairs with the previous owner's `publish.stamp`: its value is complete, and ours to move out.
+        // Acquire, pairs with `publish.stamp` and `publish.void`: the value of the previous owner is complete, and this
+        // thread may move it out.
         let stamp = Stamp::from_word(slot.stamp.load(ord!("own.stamp", Acquire)));
         stamp.is_of(self.lap_before(seq)).then_some(stamp)
     }
@@ -62,16 +64,21 @@ impl<T> RingShared<T> {
     #[cold]
     #[inline(never)]
     pub(super) fn own_rarely(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
-        // Acquire: as `own.writable`; after our own `clear`, the walk itself has acquired it.
+        // Acquire, pairs with `clear.writable`: as `own.writable`; if this thread has cleared, its own scan has
+        // acquired it.
         if seq >= self.limits.writable.load(ord!("own.writable_again", Acquire)) {
             self.clear();
         }
         let aside = self.slot_meta(seq);
-        // Acquire: as `own.stamp`.
+        // Acquire, pairs with `publish.stamp` and `publish.void`: the value of the previous owner is complete, and this
+        // thread may move it out.
         let stamp = Stamp::from_word(slot.stamp.load(ord!("own.stamp_again", Acquire)));
         let in_turn = stamp.is_of(self.lap_before(seq));
-        // Relaxed: only counts; a stale count is too low, and then the exchange is not tried.
+        // Relaxed, pairs with `divert.record`: only counts; a stale count is too low, and then the exchange is not
+        // tried.
         let diverted = Diverted(aside.diverted.load(ord!("turn.read", Relaxed)));
+        // Fault, breaks the rule that a publisher takes its turn only when all before it have given theirs up: two
+        // publishers would write into one slot.
         if !in_turn && !fault!("turn.unchecked") {
             let laps = self.geometry.laps_between(stamp, seq);
             if !diverted.accounts_for(laps - 1, self.geometry.lap(seq)) {
@@ -83,14 +90,16 @@ impl<T> RingShared<T> {
             self.record_diverted(aside, seq);
             return None;
         }
-        // Relaxed: every earlier publisher of this slot has given its turn away, and no later one can take its own before our stamp.
         if !in_turn
             && aside
                 .diverted
                 .compare_exchange(
                     diverted.0,
                     0,
+                    // Relaxed, pairs with `divert.record`: every earlier publisher of this slot has given up its turn,
+                    // and no later one can take its own before our stamp.
                     ord!("turn.take", Relaxed),
+                    // Relaxed, pairs with `turn.take`: only compared; the event is then diverted.
                     ord!("turn.take_failed", Relaxed),
                 )
                 .is_err()
@@ -103,6 +112,7 @@ impl<T> RingShared<T> {
 
     /// Is somebody reading what the slot of `seq` holds under `stamp`?
     fn is_read(&self, aside: &SlotMeta, stamp: Stamp, seq: u64) -> bool {
+        // Fault, breaks the rule that announced storage is not written: a slot would be written while it is read.
         if fault!("suspect.ignored") {
             return false;
         }
@@ -110,7 +120,7 @@ impl<T> RingShared<T> {
         if stamp.is_void() || held < self.first_seq() {
             return false;
         }
-        // Relaxed: marked before the `writable` that was acquired.
+        // Relaxed, pairs with `suspect.mark` through `own.writable`: marked before the `writable` that was acquired.
         if aside.suspect.load(ord!("suspect.read", Relaxed)) < held {
             return false;
         }
@@ -120,16 +130,20 @@ impl<T> RingShared<T> {
     }
 
     fn record_diverted(&self, aside: &SlotMeta, seq: u64) {
+        // Fault, breaks the rule that a publisher that diverts records it: the slot would never be used again.
         if fault!("divert.unrecorded") {
             return;
         }
         let lap = self.geometry.lap(seq);
-        // Relaxed: see `turn.read` and `turn.take`.
+        // Relaxed, pairs with `divert.record`: only counts; exchanged against.
         let mut word = aside.diverted.load(ord!("divert.read", Relaxed));
         while let Err(current) = aside.diverted.compare_exchange_weak(
             word,
             Diverted(word).with(lap).0,
+            // Relaxed, pairs with `turn.read` and `turn.take`: only counts: the thread that records touches the slot no
+            // more, and the one that takes the turn has acquired the stamp.
             ord!("divert.record", Relaxed),
+            // Relaxed, pairs with `divert.record`: only compared again.
             ord!("divert.record_failed", Relaxed),
         ) {
             word = current;
@@ -142,26 +156,30 @@ impl<T> RingShared<T> {
     fn clear(&self) {
         let slots = self.geometry.slots();
         let expired = self.tail() - self.geometry.capacity();
-        // Acquire: suspects below were marked by whoever opened the slots so far.
+        // Acquire, pairs with `clear.writable`: the threads that opened the slots so far have marked the suspects
+        // below.
         let from = self.limits.writable.load(ord!("clear.from", Acquire)) - slots;
         if expired <= from {
             return;
         }
         self.announcements_after(expired, |announced| {
             for seq in from.max(announced.start)..expired.min(announced.end) {
-                // Relaxed: both become visible with `clear.writable`.
+                // Relaxed, pairs with `suspect.read` through `clear.writable`: becomes visible with `clear.writable`.
                 raise(&self.slot_meta(seq).suspect, seq, ord!("suspect.mark", Relaxed));
                 raise(
                     &self.limits.careful_until,
                     seq + slots + 1,
+                    // Relaxed, pairs with `own.careful` through `clear.writable`: becomes visible with
+                    // `clear.writable`.
                     ord!("careful.raise", Relaxed),
                 );
             }
         });
         let writable = (expired + slots).min(MAX_SEQ + 1);
-        // Release: pairs with `own.writable`. A read-modify-write, so that it also passes on what earlier clearings released.
+        // Release, pairs with `own.writable`, `own.writable_again`, `open.writable` and `clear.from`: a
+        // read-modify-write, so that it also passes on what earlier clearings released.
         raise(&self.limits.writable, writable, ord!("clear.writable", Release));
-        // Relaxed: a hint; what is missed now is found after the next clearing.
+        // Relaxed, pairs with `divert.count`: a hint; what is missed now is found after the next clearing.
         if self.limits.live_cells.load(ord!("clear.cells", Relaxed)) != 0 {
             self.wait_queue.ask_purge();
         }
@@ -171,9 +189,11 @@ impl<T> RingShared<T> {
     ///
     /// An announcement below `expired` that is not among them either has ended, and its reads with it, or will be refused.
     fn announcements_after(&self, expired: u64, found: impl FnMut(Range<u64>)) {
-        // Release: a subscriber that finds the frontier beyond a sequence (`announce.check`) finds the tail beyond its expiry.
+        // Release, pairs with `announce.check`: a subscriber that finds the frontier beyond a sequence finds the tail
+        // beyond its expiry.
         raise(&self.limits.frontier, expired, ord!("frontier.raise", Release));
-        // SeqCst: pairs with `announce.fence`: the announcer sees the frontier, or the walk sees the announcement.
+        // SeqCst fence, pairs with `announce.fence`: the announcing subscriber sees the frontier, or the scan sees the
+        // announcement.
         named_fence!("frontier.fence");
         self.announcements.announcements(found);
     }
@@ -182,9 +202,9 @@ impl<T> RingShared<T> {
     #[cold]
     #[inline(never)]
     pub(super) fn purge(&self) {
-        // Relaxed: how far to go; the walk below makes it safe.
+        // Relaxed, pairs with `frontier.raise`: only says how far to go; the scan below makes it safe.
         let frontier = self.limits.frontier.load(ord!("purge.frontier", Relaxed));
-        // Relaxed: spares the walk; a stale figure costs one.
+        // Relaxed, pairs with `purge.mark`: saves a scan; a stale value costs one.
         if self.limits.purged.load(ord!("purge.done", Relaxed)) >= frontier {
             return;
         }
@@ -194,14 +214,14 @@ impl<T> RingShared<T> {
             self.wait_queue.ask_purge();
             return;
         };
-        // Relaxed: as `purge.done`.
+        // Relaxed, pairs with `purge.done`: saves a scan; a stale value costs one.
         raise(&self.limits.purged, frontier, ord!("purge.mark", Relaxed));
         self.uncount(&expired);
     }
 
     /// As [`RingShared::purge`], but waits for a thread that looks into the cells: for a release, which is to leave nothing.
     pub(super) fn purge_for_certain(&self) {
-        // Relaxed: this thread has opened, or seen opened, the slots of all its voids.
+        // Relaxed, pairs with `frontier.raise`: this thread has opened, or has seen opened, the slots of all its voids.
         let frontier = self.limits.frontier.load(ord!("release.frontier", Relaxed));
         let expired = self.overflow.purge(self.expired_before(frontier));
         self.uncount(&expired);
@@ -214,7 +234,8 @@ impl<T> RingShared<T> {
         move |seq| {
             let expired = seq < frontier && !announced.iter().any(|interval| interval.contains(&seq));
             if expired {
-                // Relaxed: before the cell goes; the table's lock passes it on to whoever looks for the cell in vain.
+                // Relaxed, pairs with `freed.slot` by the table's lock: marked before the cell is freed; the table's
+                // lock passes it on to a thread that looks for the cell in vain.
                 raise(&self.slot_meta(seq).freed, seq, ord!("freed.mark", Relaxed));
             }
             expired
@@ -222,7 +243,7 @@ impl<T> RingShared<T> {
     }
 
     fn uncount(&self, expired: &Expired<T>) {
-        // Relaxed: a figure to clearings and to the ceiling.
+        // Relaxed, pairs with `divert.count`: a hint to clearings and to the limit on cells.
         self.limits
             .live_cells
             .fetch_sub(expired.len(), ord!("purge.count", Relaxed));

@@ -42,7 +42,8 @@ pub(super) struct RecheckRelease<'a, T>(pub(super) &'a RingShared<T>);
 impl<T> Drop for RecheckRelease<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SeqCst: pairs with `release.fence`: this thread finds the count zero, or the releasing one finds the value.
+        // SeqCst fence, pairs with `release.fence`: this thread finds the count zero, or the releasing thread finds the
+        // value.
         named_fence!("send.fence");
         if self.0.counts.subscribers() == 0 {
             self.0.release_late();
@@ -74,7 +75,9 @@ impl<T> RingShared<T> {
         if !core::mem::needs_drop::<T>() || self.is_closed() {
             return false;
         }
-        // SeqCst: pairs with `send.fence`; also acquires what others have released (`leave`). The door passes it on to whoever releases later, or goes on for this thread.
+        // SeqCst fence, pairs with `send.fence` and `leave`: finds the value of a send that did not find the count
+        // zero. Also acquires what other subscribers have released (`leave`); the lock passes that on to a thread that
+        // releases later, and this thread goes on with it.
         named_fence!("release.fence");
         door.release.under_way || self.tail() != door.release.until || self.has_cells()
     }
@@ -124,6 +127,8 @@ impl<T> RingShared<T> {
             // A slot that was left belongs to a send under way, which releases for itself, or leaves it to the next who goes.
             door.release.until = if all { seqs.end } else { 0 };
             let again = core::mem::take(&mut door.release.again) && self.counts.subscribers() == 0;
+            // Fault, breaks the rule that a release is repeated for what was sent while it ran: a value sent meanwhile
+            // would stay for ever.
             if !again || fault!("release.once") {
                 door.release.under_way = false;
                 return released;
@@ -132,24 +137,26 @@ impl<T> RingShared<T> {
     }
 
     fn has_cells(&self) -> bool {
-        // Relaxed: whoever diverts later looks again later.
+        // Relaxed, pairs with `divert.count`: a thread that diverts later looks again later.
         self.limits.live_cells.load(ord!("release.cells", Relaxed)) != 0
     }
 
     /// Claims one sequence for every slot; none when so many are not left.
     fn claim_release(&self) -> Range<u64> {
-        // Relaxed: only compared.
+        // Relaxed, pairs with `claim_release`: only compared.
         let mut first = self.tail.load(ord!("claim_release.read", Relaxed));
         loop {
             let end = first + self.geometry.slots();
             if end > MAX_SEQ + 1 {
                 return first..first;
             }
-            // Relaxed: nobody waits for these sequences; the door shows them to whoever comes in.
             match self.tail.compare_exchange_weak(
                 first,
                 end,
+                // Relaxed, pairs with `enter` by the lock: no subscriber waits for these sequences; the lock shows them
+                // to one that enters.
                 ord!("claim_release", Relaxed),
+                // Relaxed, pairs with `claim_release`: only compared again.
                 ord!("claim_release.failed", Relaxed),
             ) {
                 Ok(_) => return first..end,

@@ -155,7 +155,8 @@ impl<T> RingShared<T> {
     /// The next sequence to be claimed; claims beyond the last sequence panicked and do not count.
     #[inline(always)]
     pub(super) fn tail(&self) -> u64 {
-        // Relaxed: a figure; whoever needs it not to lie behind an event has acquired that event's stamp.
+        // Relaxed, pairs with `claim` and `claim_many` through a stamp: a statistic; a caller that must not find it
+        // behind an event has acquired that event's stamp.
         self.tail.load(ord!("tail.read", Relaxed)).min(MAX_SEQ + 1)
     }
 
@@ -165,24 +166,28 @@ impl<T> RingShared<T> {
     }
 
     pub(super) fn count_void(&self, voids: u64) {
-        // Relaxed: a figure.
+        // Relaxed, pairs with `void.read`: a statistic.
         self.void.fetch_add(voids, ord!("void.count", Relaxed));
     }
 
     pub(super) fn publisher_added(&self) {
-        // Relaxed: whoever adds one holds one, so the count cannot reach zero meanwhile.
+        // Relaxed, pairs with `publishers.leave`: the caller holds a publisher, so the count cannot reach zero
+        // meanwhile.
         self.publishers.fetch_add(1, ord!("publishers.add", Relaxed));
     }
 
     /// Adds a publisher unless the last one is gone.
     pub(super) fn publisher_revived(&self) -> bool {
-        // Relaxed: the count alone decides; nothing is read on the strength of it.
+        // Relaxed, pairs with `publishers.revive`: the count alone decides; no other memory is read because of it.
         let mut count = self.publishers.load(ord!("publishers.peek", Relaxed));
         while count != 0 {
             match self.publishers.compare_exchange_weak(
                 count,
                 count + 1,
+                // Relaxed, pairs with `publishers.leave`: the count alone decides; no other memory is read because of
+                // it.
                 ord!("publishers.revive", Relaxed),
+                // Relaxed, pairs with `publishers.revive`: only compared again.
                 ord!("publishers.revive_failed", Relaxed),
             ) {
                 Ok(_) => return true,
@@ -194,21 +199,22 @@ impl<T> RingShared<T> {
 
     /// Removes a publisher; the last one closes the channel and wakes every waiter.
     pub(super) fn publisher_gone(&self) {
-        // AcqRel: the last one to leave has everything that the others published, and passes it on by `close`.
+        // AcqRel, pairs with itself, in other publishers: the last publisher to leave has acquired everything that the
+        // others published, and `close` passes it on.
         if self.publishers.fetch_sub(1, ord!("publishers.leave", AcqRel)) == 1 {
-            // Release: whoever sees the channel closed (`closed.see`) sees everything published.
+            // Release, pairs with `closed.see`: a thread that sees the channel closed sees everything published.
             self.limits.closed.store(true, ord!("close", Release));
             self.wait_queue.close();
         }
     }
 
     pub(super) fn publisher_count(&self) -> usize {
-        // Relaxed: a figure.
+        // Relaxed, pairs with `publishers.add`: a statistic.
         self.publishers.load(ord!("publishers.read", Relaxed))
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        // Acquire: pairs with `close`.
+        // Acquire, pairs with `close`: everything published before the close is visible.
         self.limits.closed.load(ord!("closed.see", Acquire))
     }
 
@@ -218,7 +224,7 @@ impl<T> RingShared<T> {
 
     pub(super) fn stats(&self) -> RingStats {
         let next_seq = self.tail();
-        // Relaxed: figures.
+        // Relaxed, pairs with `void.count`: a statistic.
         let void = self.void.load(ord!("void.read", Relaxed));
         let mut slowest_position = None;
         self.announcements.positions(|position| {
@@ -243,7 +249,8 @@ impl<T> Drop for RingShared<T> {
             return;
         }
         panic_guard::each(self.slots.iter(), |slot| {
-            // Relaxed: the last reference count has ordered everything before this drop.
+            // Relaxed, pairs with `publish.stamp` by the reference count: the last decrement of the reference count has
+            // ordered everything before this drop.
             if !Stamp::from_word(slot.stamp.load(ord!("ring.drop", Relaxed))).is_void() {
                 slot.value.with_mut(|value| {
                     // SAFETY: the pointer is to a slot of ours, and nobody else is left.

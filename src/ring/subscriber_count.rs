@@ -41,20 +41,23 @@ impl SubscriberCount {
     /// How many subscribers there are.
     #[inline(always)]
     pub(crate) fn subscribers(&self) -> usize {
-        // Relaxed: a figure; who acts on zero fences before, holds the door, or relies on `claim` (`RingShared::wake_built`).
+        // Relaxed, pairs with `enter` and `leave`: a hint; a caller that acts on zero fences before, holds the lock, or
+        // relies on `claim` (`RingShared::wake_built`).
         self.subscribers.load(ord!("subscribers.count", Relaxed))
     }
 
     /// Adds a subscriber, which reads the tail of the ring afterwards.
     pub(super) fn enter(&self) {
-        // Relaxed: only compared.
+        // Relaxed, pairs with `enter`: only compared.
         let mut count = self.subscribers.load(ord!("enter.peek", Relaxed));
         while count != 0 {
-            // Acquire: pairs with `enter.first`, whose subscriber finds the tail behind everything claimed while nobody was there.
             match self.subscribers.compare_exchange_weak(
                 count,
                 count + 1,
+                // Acquire, pairs with `enter.first`: a subscriber that enters after the first finds the tail beyond
+                // everything claimed while there was none.
                 ord!("enter", Acquire),
+                // Relaxed, pairs with `enter`: only compared again.
                 ord!("enter.failed", Relaxed),
             ) {
                 Ok(_) => return,
@@ -62,20 +65,23 @@ impl SubscriberCount {
             }
         }
         let _door = self.door.lock();
-        // Release: pairs with `enter`.
+        // Release, pairs with `enter`: a subscriber that enters next finds the tail beyond everything claimed while
+        // there was none.
         self.subscribers.fetch_add(1, ord!("enter.first", Release));
     }
 
     /// Removes a subscriber, which reads nothing any more. The door, if nobody is left.
     pub(super) fn leave(&self) -> Option<MutexGuard<'_, CountLock>> {
-        // Relaxed: only compared.
+        // Relaxed, pairs with `leave`: only compared.
         let mut count = self.subscribers.load(ord!("leave.peek", Relaxed));
         while count > 1 {
-            // Release: pairs with `release.fence`: whoever releases the values sees that this subscriber reads nothing any more.
             match self.subscribers.compare_exchange_weak(
                 count,
                 count - 1,
+                // Release, pairs with `release.fence`: the thread that releases the values sees that this subscriber no
+                // longer reads.
                 ord!("leave", Release),
+                // Relaxed, pairs with `leave`: only compared again.
                 ord!("leave.failed", Relaxed),
             ) {
                 Ok(_) => return None,
@@ -83,7 +89,8 @@ impl SubscriberCount {
             }
         }
         let door = self.door.lock();
-        // Relaxed: the lock orders those who leave this way, and `release.fence` acquires what the others released (`leave`).
+        // Relaxed, pairs with `release.fence` by the lock: the lock orders subscribers that leave this way, and
+        // `release.fence` acquires what the others released (`leave`).
         let before = self.subscribers.fetch_sub(1, ord!("leave.last", Relaxed));
         (before == 1).then_some(door)
     }
@@ -120,17 +127,17 @@ impl SubscriberCount {
     }
 
     pub(crate) fn weak_senders(&self) -> usize {
-        // Relaxed: a figure.
+        // Relaxed, pairs with `weak_senders.add`: a statistic.
         self.weak_senders.load(ord!("weak_senders.read", Relaxed))
     }
 
     pub(crate) fn weak_sender_added(&self) {
-        // Relaxed: a figure.
+        // Relaxed, pairs with `weak_senders.read`: a statistic.
         self.weak_senders.fetch_add(1, ord!("weak_senders.add", Relaxed));
     }
 
     pub(crate) fn weak_sender_gone(&self) {
-        // Relaxed: a figure.
+        // Relaxed, pairs with `weak_senders.read`: a statistic.
         self.weak_senders.fetch_sub(1, ord!("weak_senders.leave", Relaxed));
     }
 }

@@ -233,18 +233,22 @@ impl Wait {
         }
         self.listed = true;
         self.alone = false;
+        // Fault, breaks the rule that a waiter looks again after it has registered: it would sleep through what was
+        // published before it registered.
         if fault!("park.unchecked") {
             return Enlisted::Asleep;
         }
         if !core.always_fence {
-            // Release: pairs with `claim`: whoever claims after this look sees the flag that `register` has set.
+            // Release, pairs with `claim`: a publisher that claims after this read sees the flag that `register` has
+            // set.
             let tail = core.tail.fetch_add(0, ord!("park.look", Release));
             if tail <= cursor.cursor_position() {
                 return Enlisted::Asleep;
             }
         }
         let always_fence = core.always_fence;
-        // SeqCst: pairs with `wake.fence` and `wake_after_foreign.fence`.
+        // SeqCst fence, pairs with `wake.fence` and `wake_after_foreign.fence`: this waiter sees the event, or its
+        // publisher sees the flag.
         named_fence!("park.fence");
         match answer(find(cursor)) {
             Some(answer) => Enlisted::Answer(answer),

@@ -69,17 +69,17 @@ impl NotifiedFlag {
 
     /// Has the owner been notified since it registered?
     pub(super) fn is_set(&self) -> bool {
-        // Acquire: pairs with `notified.set`: what made the owner due is visible.
+        // Acquire, pairs with `notified.set`: what made the subscriber due is visible to it.
         self.0.load(ord!("notified.see", Acquire))
     }
 
     pub(super) fn set(&self) {
-        // Release: pairs with `notified.see`.
+        // Release, pairs with `notified.see`: what made the subscriber due is visible to it.
         self.0.store(true, ord!("notified.set", Release));
     }
 
     pub(super) fn clear(&self) {
-        // Relaxed: under the lock, like every `set`.
+        // Relaxed, pairs with `notified.set` by the list's lock: both happen under the lock.
         self.0.store(false, ord!("notified.clear", Relaxed));
     }
 }
@@ -121,13 +121,15 @@ impl WaitQueue {
     /// Is there anything that a publisher must see to after its publication?
     #[inline(always)]
     pub(super) fn wants_attention(&self) -> bool {
-        // Relaxed: see `RingShared::finish`.
+        // Relaxed, pairs with `flags.add` through `park.look` and `claim`: the claim has acquired the flag of every
+        // waiter that may rely on this load; the other waiters are seen after a fence.
         self.flags.load(ord!("flags.glance", Relaxed)) != 0
     }
 
     /// Rings if somebody waits or is due.
     pub(super) fn wake_if_needed(&self) {
-        // Relaxed: the caller has fenced, or has acquired the flag with its claim.
+        // Relaxed, pairs with `flags.add` through `park.fence` or `park.look`: the caller has fenced, or has acquired
+        // the flag with its claim.
         if self.flags.load(ord!("flags.see", Relaxed)) & (WAITING | DUE) != 0 {
             self.wake_waiters();
         }
@@ -135,14 +137,14 @@ impl WaitQueue {
 
     /// Asks the next publisher to free expired overflow cells.
     pub(super) fn ask_purge(&self) {
-        // Relaxed: a request, whose matter is ordered by itself.
+        // Relaxed, pairs with `purge.see` and `purge.take`: a request only; what it concerns has orderings of its own.
         self.flags.fetch_or(PURGE, ord!("purge.ask", Relaxed));
     }
 
     /// Takes up the request of [`WaitQueue::ask_purge`], if there is one.
     #[inline]
     pub(super) fn take_purge_request(&self) -> bool {
-        // Relaxed, both: as `purge.ask`.
+        // Relaxed, pairs with `purge.ask`: a request only; what it concerns has orderings of its own.
         self.flags.load(ord!("purge.see", Relaxed)) & PURGE != 0
             && self.flags.fetch_and(!PURGE, ord!("purge.take", Relaxed)) & PURGE != 0
     }
@@ -160,7 +162,9 @@ impl WaitQueue {
     /// A notified waiter runs or goes: notifies the next.
     #[inline]
     pub(super) fn cascade(&self) {
-        // Relaxed: whoever notified the caller stored the flags before it gave the notice (`notified.set`).
+        // Relaxed, pairs with `flags.add` through `notified.set`: the thread that notified the caller stored the flags
+        // before it set `notified`.
+        // Fault, breaks the rule that a woken waiter wakes the next ones: if it wakes none, the rest stay asleep.
         if self.flags.load(ord!("flags.due", Relaxed)) & DUE != 0 && !fault!("cascade.skipped") {
             self.cascade_now();
         }
@@ -250,7 +254,8 @@ impl WaitQueue {
 
     /// The ringer's turn: notifies those who have been due since its last turn, and those it was asked to. True to come again.
     pub(crate) fn watchdog_turn(&self) -> bool {
-        // Relaxed: whoever arms after this will be seen at the next turn; what it armed for is behind the lock.
+        // Relaxed, pairs with `arm`: arming after this is seen at the next turn; what it was armed for is behind the
+        // lock.
         if !self.armed.swap(false, ord!("armed.take", Relaxed)) {
             return false;
         }
@@ -261,6 +266,7 @@ impl WaitQueue {
             let again = waiters.set_overdue();
             self.notify(waiters, Width::Few(0));
             if again {
+                // Relaxed, pairs with `armed.see`: read only by the watchdog itself, at its next turn.
                 self.armed.store(true, ord!("armed.keep", Relaxed));
             }
             return again;
@@ -271,12 +277,13 @@ impl WaitQueue {
 
     /// Does the ringer have something to look after here?
     pub(crate) fn is_armed(&self) -> bool {
-        // Relaxed: the ringer fences before it rests.
+        // Relaxed, pairs with `arm` by the watchdog's fences: the watchdog fences before it rests.
         self.armed.load(ord!("armed.see", Relaxed))
     }
 
     fn arm(&self) {
-        // Relaxed: `kick` fences before it looks whether the ringer rests.
+        // Relaxed, pairs with `armed.see` by the watchdog's fences: `kick` fences before it checks whether the watchdog
+        // rests.
         if !self.armed.swap(true, ord!("arm", Relaxed)) {
             wake_watchdog::kick();
         }
@@ -292,10 +299,12 @@ impl WaitQueue {
     /// The table, or `None` after leaving a debt with whoever holds it.
     fn try_lock_or_owe(&self, debt: u8) -> Option<MutexGuard<'_, WaitList>> {
         self.waiters.try_lock().or_else(|| {
-            // Release: pairs with `owed.take`: who is notified for the debt sees what it is for.
-            self.owed.fetch_or(debt, ord!("owed.add", Release));
-            // SeqCst: pairs with `owed.fence`: this thread finds the table unlocked, or the holder finds the debt.
-            named_fence!("owe.fence");
+            // Release, pairs with `deferred.take`: a waiter that is notified for the deferred work sees what the work
+            // is for.
+            self.owed.fetch_or(debt, ord!("deferred.add", Release));
+            // SeqCst fence, pairs with `deferred.fence`: this thread finds the list unlocked, or the holder of the lock
+            // finds the deferred work.
+            named_fence!("defer.fence");
             self.waiters.try_lock()
         })
     }
@@ -309,18 +318,22 @@ impl WaitQueue {
                 Width::All => self.tell::<WAKE_ALL_WIDTH>(waiters, width),
                 Width::First | Width::Few(_) => self.tell::<CASCADE_WIDTH>(waiters, width),
             }
-            // SeqCst: pairs with `owe.fence`.
-            named_fence!("owed.fence");
-            // Relaxed: the fence is what makes the answer count.
-            if self.owed.load(ord!("owed.see", Relaxed)) == 0 || fault!("owed.ignored") {
+            // SeqCst fence, pairs with `defer.fence`: this thread finds the deferred work, or the thread that deferred
+            // it finds the list unlocked.
+            named_fence!("deferred.fence");
+            // Relaxed, pairs with `deferred.add` through `deferred.fence`: the fence makes the answer count.
+            // Fault, breaks the rule that the holder of the lock does the work that was deferred to it: deferred work
+            // that nobody does is a lost wake-up.
+            if self.owed.load(ord!("deferred.see", Relaxed)) == 0 || fault!("deferred.ignored") {
                 return;
             }
             let Some(again) = self.waiters.try_lock() else {
                 return;
             };
             waiters = again;
-            // Acquire: pairs with `owed.add`.
-            let debts = self.owed.swap(0, ord!("owed.take", Acquire));
+            // Acquire, pairs with `deferred.add`: a waiter that is notified for the deferred work sees what the work is
+            // for.
+            let debts = self.owed.swap(0, ord!("deferred.take", Acquire));
             if debts & OWED_WAKE != 0 {
                 waiters.make_due();
             }
@@ -363,11 +376,12 @@ impl WaitQueue {
     /// Shows publishers and the notified how the table stands. Under the lock.
     fn set_flags(&self, waiting: bool, due: bool) {
         let set = if waiting { WAITING } else { 0 } | if due { DUE } else { 0 };
-        // Relaxed: both bits change under the lock only.
+        // Relaxed, pairs with `flags.add` by the list's lock: both bits change only under the lock.
         let current = self.flags.load(ord!("flags.current", Relaxed)) & (WAITING | DUE);
         let added = set & !current;
         let removed = current & !set;
-        // Relaxed, both: made visible to publishers by `park.look` or the fences, to the notified by `notified.set`.
+        // Relaxed, pairs with `flags.glance`, `flags.see` and `flags.due`: `park.look` or the fences make it visible to
+        // publishers, `notified.set` to the notified.
         if added != 0 {
             self.flags.fetch_or(added, ord!("flags.add", Relaxed));
         }
@@ -377,8 +391,9 @@ impl WaitQueue {
     }
 
     fn owe_cascade(&self) {
-        // Relaxed: paid by this thread, or by whoever holds the table when it tries.
-        self.owed.fetch_or(OWED_CASCADE, ord!("owed.own", Relaxed));
+        // Relaxed, pairs with `deferred.see`, in the same thread or by the lock: done by this thread, or by the thread
+        // that holds the lock when this one tries it.
+        self.owed.fetch_or(OWED_CASCADE, ord!("deferred.own", Relaxed));
     }
 }
 

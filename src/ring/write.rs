@@ -18,7 +18,8 @@ impl<T> RingShared<T> {
     /// Claims the next sequence. Whether there is one left is seen by [`RingShared::place`].
     #[inline(always)]
     pub(super) fn claim(&self) -> u64 {
-        // Acquire: a claim that follows a waiter's look at the tail (`park.look`) sees that waiter's flag, and that it is there.
+        // Acquire, pairs with `park.look`: a claim that follows a waiter's read of the tail sees that waiter's flag,
+        // and that the subscriber exists.
         self.tail.fetch_add(1, ord!("claim", Acquire))
     }
 
@@ -45,17 +46,19 @@ impl<T> RingShared<T> {
         if count == 0 {
             return self.tail();
         }
-        // Relaxed: only compared.
+        // Relaxed, pairs with `claim_many`: only compared.
         let mut seq = self.tail.load(ord!("claim_many.read", Relaxed));
         loop {
             if seq.saturating_add(count) > MAX_SEQ + 1 {
                 exhausted();
             }
-            // Relaxed: what is claimed here is published with a fence before the look at the flags (`wake_after_foreign.fence`).
             match self.tail.compare_exchange_weak(
                 seq,
                 seq + count,
+                // Relaxed, pairs with `park.look` through `wake_after_foreign.fence`: the publisher of what is claimed
+                // here fences before it reads the flags.
                 ord!("claim_many", Relaxed),
+                // Relaxed, pairs with `claim_many`: only compared again.
                 ord!("claim_many.failed", Relaxed),
             ) {
                 Ok(_) => return seq,
@@ -142,7 +145,8 @@ impl<T> RingShared<T> {
             storage.write(value);
             displaced
         });
-        // Release: pairs with the subscribers' `locate.stamp` and the next owner's `own.stamp`.
+        // Release, pairs with `locate.stamp` and `own.stamp`: subscribers and the next publisher of this slot find the
+        // value complete.
         slot.stamp
             .store(Stamp::value(seq).word(), ord!("publish.stamp", Release));
         displaced
@@ -151,6 +155,7 @@ impl<T> RingShared<T> {
     /// Publishes that `seq`, which the caller has claimed, carries no event.
     pub(super) fn place_void(&self, seq: u64) -> Displaced<T> {
         self.count_void(1);
+        // Fault, breaks the rule that a void is published like a value: subscribers would stop at the void for ever.
         if fault!("void.unmarked") {
             return None;
         }
@@ -171,7 +176,8 @@ impl<T> RingShared<T> {
             // SAFETY: the stamp says that the slot holds a value. It is moved out once: the new stamp is void.
             (!before.is_void()).then(|| unsafe { storage.assume_init_read() })
         });
-        // Release: pairs with the subscribers' `locate.stamp` and the next owner's `own.stamp`.
+        // Release, pairs with `locate.stamp` and `own.stamp`: subscribers and the next publisher of this slot find the
+        // slot vacated.
         slot.stamp.store(Stamp::void(seq).word(), ord!("publish.void", Release));
         Ok(displaced)
     }
@@ -182,17 +188,21 @@ impl<T> RingShared<T> {
     /// suspended. Then `seq` is lost at once: publishers do not wait, and memory is bounded.
     #[cold]
     fn divert(&self, seq: u64, value: Option<T>) -> Displaced<T> {
-        // Relaxed, all but the last: before the push, or in place of it, so that whoever must see the event looks for it.
+        // Relaxed, pairs with `find.diverted` and `lost.diverted`: raised before the push, or in place of it, so that a
+        // thread that must see the event looks for it.
         raise(&self.limits.diverted_below, seq + 1, ord!("divert.mark", Relaxed));
+        // Relaxed, pairs with `frontier.raise`: how far expiry has come; an old value costs a cell.
         if seq >= self.limits.frontier.load(ord!("divert.frontier", Relaxed)) {
+            // Relaxed, pairs with `purge.count`: a hint to clearings and to the limit on cells.
             let cells = self.limits.live_cells.fetch_add(1, ord!("divert.count", Relaxed));
             if (cells as u64) < self.most_cells() {
                 self.overflow.push(seq, value);
                 return None;
             }
+            // Relaxed, pairs with `divert.count`: a hint to clearings and to the limit on cells.
             self.limits.live_cells.fetch_sub(1, ord!("divert.uncount", Relaxed));
         }
-        // Release: whoever finds the event gone (`freed.slot`) finds the tail beyond it.
+        // Release, pairs with `freed.slot`: a subscriber that finds the event gone finds the tail beyond it.
         raise(&self.slot_meta(seq).freed, seq, ord!("divert.lose", Release));
         value
     }
@@ -205,7 +215,6 @@ impl<T> RingShared<T> {
     /// Ends a publication that ran no foreign code after its claim: rings if somebody waits, and drops what made room.
     #[inline(always)]
     pub(super) fn finish(&self, displaced: Displaced<T>) {
-        // Relaxed: the claim has acquired the flag of every waiter that may rely on this look.
         if self.wait_queue.wants_attention() {
             self.finish_attentively(displaced);
         } else {
@@ -218,7 +227,8 @@ impl<T> RingShared<T> {
     fn finish_attentively(&self, displaced: Displaced<T>) {
         let _tidy = PurgeLast(self);
         if self.always_fence {
-            // SeqCst: either this publisher sees the waiter's flag, or the waiter sees the event when it looks again (`park.fence`).
+            // SeqCst fence, pairs with `park.fence`: this publisher sees the waiter's flag, or the waiter sees the
+            // event when it looks again.
             named_fence!("wake.fence");
         }
         self.wait_queue.wake_if_needed();
@@ -239,6 +249,8 @@ impl<T> RingShared<T> {
         // With no subscriber there is nobody to ring for. One that this look misses and that waits for the event has looked at the
         // tail after the claim, which would have acquired its counts otherwise: it finds the event claimed, and somebody comes
         // back for it (see `wait`). A ring without backstop has nobody to do so.
+        // Fault, breaks the rule that a ring without a watchdog always fences: a subscriber that came while the event
+        // was built would sleep through it.
         let must_fence = self.always_fence && !fault!("built.watchdog_assumed");
         if must_fence || self.counts.subscribers() != 0 {
             self.wake_fenced();
@@ -247,7 +259,8 @@ impl<T> RingShared<T> {
 
     /// Rings for a publication during which foreign code ran, for who knows how long.
     pub(super) fn wake_fenced(&self) {
-        // SeqCst: as `wake.fence`.
+        // SeqCst fence, pairs with `park.fence`: this publisher sees the waiter's flag, or the waiter sees the event
+        // when it looks again.
         named_fence!("wake_after_foreign.fence");
         self.wait_queue.wake_if_needed();
     }

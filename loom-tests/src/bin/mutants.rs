@@ -7,16 +7,18 @@
 //! cargo run --release -p doorbell-loom --bin mutants -- --list
 //! ```
 //!
-//! A mutant that no model kills must be listed as argued in `docs/memory-ordering.md`.
+//! `killed-by.txt` says which models to try first. A mutant that no model kills must be listed there as argued, and be argued
+//! for in `docs/memory-ordering.md`.
 
 use doorbell_loom::child::{self, CHILD, Verdict};
+use doorbell_loom::killers::Killers;
 use doorbell_loom::mutation::Mutant;
 use doorbell_loom::parallel;
 use doorbell_loom::registry::{self, Model};
-use doorbell_loom::sites::{self, Kind, Row, Site};
+use doorbell_loom::repository;
+use doorbell_loom::sites::{Kind, Site};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -47,11 +49,11 @@ fn main() -> ExitCode {
 
 fn drive(arguments: &[String]) -> Result<bool, String> {
     let sites = read_sites()?;
-    let rows = read_rows()?;
+    let killers = repository::killers()?;
     let (list, wanted): (Vec<&String>, Vec<&String>) = arguments.iter().partition(|argument| *argument == "--list");
     let trials: Vec<Trial<'_>> = sites
         .iter()
-        .flat_map(|site| Trial::of(site, rows.iter().find(|row| row.site == site.name)))
+        .flat_map(|site| Trial::of(site, killers.get(&site.name)))
         .filter(|trial| wanted.is_empty() || wanted.iter().any(|part| trial.spec().contains(part.as_str())))
         .collect();
     if !list.is_empty() {
@@ -81,13 +83,9 @@ fn drive(arguments: &[String]) -> Result<bool, String> {
     Ok(summary.conclude(start.elapsed()))
 }
 
-fn repository() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-}
-
 /// The sites of the engine, each name once and none with an ordering that loom does not model.
 fn read_sites() -> Result<Vec<Site>, String> {
-    let sites = sites::scan(&repository().join("src/ring")).map_err(|error| error.to_string())?;
+    let sites = repository::sites()?;
     let mut names = BTreeMap::new();
     for site in &sites {
         let place = format!("{}:{}", site.file.display(), site.line);
@@ -102,12 +100,6 @@ fn read_sites() -> Result<Vec<Site>, String> {
         }
     }
     Ok(sites)
-}
-
-fn read_rows() -> Result<Vec<Row>, String> {
-    let path = repository().join("docs/memory-ordering.md");
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("docs/memory-ordering.md: {error}"))?;
-    sites::read_table(&text).map_err(|error| format!("docs/memory-ordering.md, {error}"))
 }
 
 /// What the models do without any mutant.
@@ -147,7 +139,7 @@ impl Baseline {
     }
 }
 
-/// One mutant, and what the table says of it.
+/// One mutant, and what `killed-by.txt` says about it.
 struct Trial<'a> {
     site: &'a Site,
     change: &'static str,
@@ -156,12 +148,12 @@ struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    fn of(site: &'a Site, row: Option<&'a Row>) -> impl Iterator<Item = Self> + use<'a> {
+    fn of(site: &'a Site, killers: Option<&'a Killers>) -> impl Iterator<Item = Self> + use<'a> {
         site.changes().iter().map(move |change| Self {
             site,
             change,
-            named: row.map_or(&[], |row| &row.models),
-            argued: row.is_some_and(|row| row.argued.iter().any(|argued| argued == change)),
+            named: killers.map_or(&[], |killers| &killers.models),
+            argued: killers.is_some_and(|killers| killers.argued.iter().any(|argued| argued == change)),
         })
     }
 
@@ -178,7 +170,7 @@ impl<'a> Trial<'a> {
         )
     }
 
-    /// Runs the models that reach the site, those that the table names first, then the quick ones, until one fails.
+    /// Runs the models that reach the site, those that `killed-by.txt` names first, then the quick ones, until one fails.
     fn run(&self, baseline: &Baseline) -> Result<Fate, String> {
         let mutant: Mutant = self.spec().parse()?;
         let mut candidates: Vec<&Measured> = baseline
@@ -238,13 +230,13 @@ impl Summary {
         };
         match fate.killer {
             Some((model, _)) if trial.argued => {
-                self.problem(&what, "ARGUED", format!("yet {model} kills it: correct the table"));
+                self.problem(&what, "ARGUED", format!("yet {model} kills it: correct killed-by.txt"));
             }
             Some((model, elapsed)) => {
                 self.killed += 1;
                 println!("{what} killed by {model}, {:.2} s", elapsed.as_secs_f64());
                 if !trial.names(model) {
-                    self.problem(&what, "TABLE", format!("does not name {model}"));
+                    self.problem(&what, "KILLER", format!("killed-by.txt does not name {model}"));
                 }
             }
             None if trial.argued => {
