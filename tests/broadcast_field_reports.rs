@@ -1,22 +1,23 @@
 //! The small cases that users of other channels ran into, by number, in the drop-in; `field_reports.rs` has them for the ring.
 //! (R15 is a documentation test: `src/compile_fail.rs`.)
 
-#[path = "common/alloc.rs"]
-mod alloc;
-mod common;
-
-use alloc::live_bytes;
-use common::wakers::{Tally, Trap};
-use common::{block_on, join_all, must_end, must_panic, panic_as_told};
-use doorbell::broadcast::error::{RecvError, TryRecvError};
-use doorbell::broadcast::{self, Sender, channel};
-use futures::StreamExt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::thread;
+
+use doorbell::broadcast::error::{RecvError, TryRecvError};
+use doorbell::broadcast::{self, Sender, channel};
+use futures::StreamExt;
+use testkit::alloc::{CountingAllocator, live_bytes};
+use testkit::panics::{must_panic, panic_message, planned_panic};
+use testkit::threads::{block_on, join_all, must_end};
+use testkit::wakers::{WakeCounter, callback_waker};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Resubscribing on a closed channel gives a receiver that is told so at once.
 #[test]
@@ -43,8 +44,8 @@ fn r02_a_waiting_receiver_is_dropped() {
         .into_iter()
         .map(|mut rx| Box::pin(async move { rx.recv().await }))
         .collect();
-    let tally = Tally::new();
-    let waker: Waker = tally.clone().into();
+    let wake_counter = WakeCounter::new();
+    let waker = wake_counter.waker();
     for wait in &mut waits {
         assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
@@ -114,8 +115,8 @@ fn r07_loops_survive_a_lag() {
 fn r08_many_parked_and_a_tight_loop() {
     let tx = Sender::new(64);
     let mut receivers: Vec<_> = (0..50).map(|_| tx.subscribe()).collect();
-    let tally = Tally::new();
-    let waker: Waker = tally.clone().into();
+    let wake_counter = WakeCounter::new();
+    let waker = wake_counter.waker();
     let mut waits: Vec<_> = receivers.iter_mut().map(|rx| Box::pin(rx.recv())).collect();
     for wait in &mut waits {
         assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -123,7 +124,7 @@ fn r08_many_parked_and_a_tight_loop() {
     for number in 0..1000 {
         tx.send(number).unwrap();
     }
-    assert_eq!(tally.rings(), 50, "sends after the first find nobody to wake");
+    assert_eq!(wake_counter.wakes(), 50, "sends after the first find nobody to wake");
 }
 
 /// A task that always finds something still lets the others on its runtime run.
@@ -160,7 +161,7 @@ fn blocking_recv_refuses_to_block_a_task() {
     let (tx, mut rx) = channel(8);
     tx.send(1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let message = runtime.block_on(async { common::must_refuse(|| rx.blocking_recv()) });
+    let message = runtime.block_on(async { panic_message(|| rx.blocking_recv()) });
     assert!(!message.is_empty());
     let (received, mut rx) = runtime
         .block_on(async { tokio::task::spawn_blocking(move || (rx.blocking_recv(), rx)).await })
@@ -174,8 +175,8 @@ fn blocking_recv_refuses_to_block_a_task() {
 #[test]
 fn r10_a_million_abandoned_receives() {
     let (tx, mut rx) = channel::<u64>(8);
-    let tally = Tally::new();
-    let waker = Waker::from(tally.clone());
+    let wake_counter = WakeCounter::new();
+    let waker = wake_counter.waker();
     let mut before = 0;
     for round in 0..500_000 {
         let mut wait = pin!(rx.recv());
@@ -188,7 +189,7 @@ fn r10_a_million_abandoned_receives() {
     }
     assert_eq!(live_bytes() - before, 0);
     drop(waker);
-    assert_eq!(Arc::strong_count(&tally), 1);
+    assert_eq!(Arc::strong_count(&wake_counter), 1);
 }
 
 /// Wakers that send and subscribe, when rung and when dropped.
@@ -201,7 +202,7 @@ fn r11_wakers_that_use_the_channel() {
         let mut waits = Vec::new();
         for rx in &mut receivers {
             let (ringing, dropping, rings) = (tx.clone(), tx.clone(), rings.clone());
-            let waker = Trap::waker(
+            let waker = callback_waker(
                 move || {
                     ringing.send(100).unwrap();
                     drop(ringing.subscribe());
@@ -297,7 +298,7 @@ struct Odd(u64);
 impl Clone for Odd {
     fn clone(&self) -> Self {
         if self.0 % 2 == 1 {
-            panic_as_told();
+            planned_panic();
         }
         Self(self.0)
     }

@@ -1,13 +1,12 @@
 //! The drop-in on a real runtime and on threads: every receiver accounts for every message.
 
-mod common;
+use std::collections::HashMap;
+use std::thread;
 
-use common::{join_all, must_end};
 use doorbell::broadcast::error::RecvError;
 use doorbell::broadcast::{self, Receiver};
 use doorbell::ring::Wake;
-use std::collections::HashMap;
-use std::thread;
+use testkit::threads::{join_all, must_end};
 
 const SENDERS: u64 = 3;
 const EACH: u64 = 5_000;

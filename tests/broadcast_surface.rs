@@ -1,12 +1,12 @@
 //! The drop-in has tokio's surface: the same code compiles, and does the same, under either `use` line. And the handles convert.
 
-mod common;
+use std::sync::Arc;
 
-use common::{block_on, must_refuse};
 use doorbell::broadcast::error::{RecvError, TryRecvError};
 use doorbell::broadcast::{self, Receiver, Sender};
 use doorbell::ring::{self, Publisher, Start, Subscriber};
-use std::sync::Arc;
+use testkit::panics::{must_panic, panic_message, planned_panic};
+use testkit::threads::{block_on, poll_once};
 
 macro_rules! surface {
     ($name:ident, $($broadcast:tt)+) => {
@@ -107,11 +107,11 @@ fn capacities_are_rounded_up_and_checked() {
         assert_eq!(Sender::<u8>::new(asked).as_publisher().capacity(), given);
         drop(tx);
     }
-    assert!(must_refuse(|| broadcast::channel::<u8>(0)).contains("at least 1"));
-    assert!(must_refuse(|| Sender::<u8>::new(0)).contains("at least 1"));
-    assert!(must_refuse(|| broadcast::channel::<u8>(usize::MAX / 2 + 1)).contains("limit"));
-    assert!(must_refuse(|| broadcast::channel::<u8>(usize::MAX)).contains("limit"));
-    assert!(must_refuse(|| broadcast::channel::<u8>(usize::MAX / 2)).contains("too large"));
+    assert!(panic_message(|| broadcast::channel::<u8>(0)).contains("at least 1"));
+    assert!(panic_message(|| Sender::<u8>::new(0)).contains("at least 1"));
+    assert!(panic_message(|| broadcast::channel::<u8>(usize::MAX / 2 + 1)).contains("limit"));
+    assert!(panic_message(|| broadcast::channel::<u8>(usize::MAX)).contains("limit"));
+    assert!(panic_message(|| broadcast::channel::<u8>(usize::MAX / 2)).contains("too large"));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn closed_waits_for_native_subscribers_too() {
     let (tx, rx) = broadcast::channel::<u8>(8);
     let native = tx.as_publisher().subscribe();
     drop(rx);
-    assert!(common::poll_once(tx.closed()).is_pending());
+    assert!(poll_once(tx.closed()).is_pending());
     assert_eq!(tx.send(1).unwrap(), 1);
     drop(native);
     block_on(tx.closed());
@@ -201,7 +201,7 @@ fn closed_waits_for_native_subscribers_too() {
 #[test]
 fn voids_are_passed_over() {
     let (tx, mut rx) = broadcast::channel(8);
-    common::must_panic(|| tx.as_publisher().publish_with(|_| common::panic_as_told()));
+    must_panic(|| tx.as_publisher().publish_with(|_| planned_panic()));
     tx.send(1).unwrap();
     assert_eq!(rx.try_recv(), Ok(1));
     assert!(rx.is_empty());

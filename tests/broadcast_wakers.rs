@@ -1,17 +1,16 @@
 //! The drop-in: who is woken, when, and by wakers that use the channel themselves.
 
-mod common;
-
-use common::census::{Census, Citizen};
-use common::wakers::{Bell, Fault, Tally, Trap, hostile};
-use common::{block_on, must_end};
-use doorbell::broadcast::{self, Sender};
-use doorbell::ring::Wake;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
+
+use doorbell::broadcast::{self, Sender};
+use doorbell::ring::Wake;
+use testkit::threads::{block_on, eventually, join_all, must_end};
+use testkit::tracked::{DropCounter, Tracked};
+use testkit::wakers::{PanicsIn, WakeCounter, callback_waker, panicking_waker};
 
 fn poll<F: Future>(future: &mut Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
     future.as_mut().poll(&mut Context::from_waker(waker))
@@ -23,18 +22,18 @@ fn a_send_wakes_every_waiting_receiver() {
     for count in [1, 2, 7, 8, 9, 64, 1000] {
         let tx = Sender::new(4);
         let mut receivers: Vec<_> = (0..count).map(|_| tx.subscribe()).collect();
-        let tally = Tally::new();
-        let waker = tally.clone().into();
+        let wake_counter = WakeCounter::new();
+        let waker = wake_counter.waker();
         let mut waits: Vec<_> = receivers.iter_mut().map(|rx| Box::pin(rx.recv())).collect();
         for wait in &mut waits {
             assert!(poll(&mut wait.as_mut(), &waker).is_pending());
         }
         assert_eq!(tx.send(5).unwrap(), count);
-        assert_eq!(tally.rings() as usize, count);
+        assert_eq!(wake_counter.wakes() as usize, count);
         for wait in &mut waits {
             assert_eq!(poll(&mut wait.as_mut(), &waker), Poll::Ready(Ok(5)));
         }
-        assert_eq!(tally.rings() as usize, count);
+        assert_eq!(wake_counter.wakes() as usize, count);
     }
 }
 
@@ -44,8 +43,8 @@ fn waking_can_be_handed_on() {
     let (tx, first) = broadcast::channel_with(4, Wake::Cascade);
     let mut receivers: Vec<_> = (0..99).map(|_| tx.subscribe()).collect();
     receivers.push(first);
-    let tally = Tally::new();
-    let waker = tally.clone().into();
+    let wake_counter = WakeCounter::new();
+    let waker = wake_counter.waker();
     let mut waits: Vec<_> = receivers.iter_mut().map(|rx| Box::pin(rx.recv())).collect();
     for wait in &mut waits {
         assert!(poll(&mut wait.as_mut(), &waker).is_pending());
@@ -55,23 +54,23 @@ fn waking_can_be_handed_on() {
         assert_eq!(poll(&mut wait.as_mut(), &waker), Poll::Ready(Ok(5)));
     }
     drop(waits);
-    common::eventually("all are woken", || tally.rings() == 100);
+    eventually("all are woken", || wake_counter.wakes() == 100);
 }
 
 #[test]
 fn the_last_sender_wakes_every_waiting_receiver() {
     let (tx, mut first) = broadcast::channel::<u8>(4);
     let mut second = first.resubscribe();
-    let tally = Tally::new();
-    let waker = tally.clone().into();
+    let wake_counter = WakeCounter::new();
+    let waker = wake_counter.waker();
     let (mut one, mut two) = (pin!(first.recv()), pin!(second.recv()));
     assert!(poll(&mut one, &waker).is_pending());
     assert!(poll(&mut two, &waker).is_pending());
     let other = tx.clone();
     drop(tx);
-    assert_eq!(tally.rings(), 0);
+    assert_eq!(wake_counter.wakes(), 0);
     drop(other);
-    assert_eq!(tally.rings(), 2);
+    assert_eq!(wake_counter.wakes(), 2);
     let closed = Poll::Ready(Err(broadcast::error::RecvError::Closed));
     assert_eq!(poll(&mut one, &waker), closed);
     assert_eq!(poll(&mut two, &waker), closed);
@@ -85,7 +84,7 @@ fn wakers_that_use_the_channel() {
         let mut watching = tx.subscribe();
         let props = Mutex::new(Some((tx.clone(), tx.subscribe())));
         let sender = tx.clone();
-        let waker = Trap::waker(
+        let waker = callback_waker(
             move || {
                 if let Some((tx, rx)) = props.lock().unwrap().take() {
                     drop(rx);
@@ -112,21 +111,21 @@ fn wakers_that_use_the_channel() {
 #[test]
 fn a_waker_that_drops_the_last_receiver() {
     must_end(|| {
-        let census = Census::new();
+        let counter = DropCounter::new();
         let (tx, rx) = broadcast::channel(4);
         let last = Arc::new(Mutex::new(None));
         let taken = last.clone();
-        let waker = Trap::waker(move || drop(taken.lock().unwrap().take()), || {});
+        let waker = callback_waker(move || drop(taken.lock().unwrap().take()), || {});
         let mut wait = Box::pin(async move {
-            let mut rx: broadcast::Receiver<Citizen> = rx;
+            let mut rx: broadcast::Receiver<Tracked> = rx;
             let first = rx.recv().await.unwrap().id();
             (first, rx)
         });
         assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         *last.lock().unwrap() = Some(wait);
-        assert_eq!(tx.send(census.citizen(1)).unwrap(), 1);
+        assert_eq!(tx.send(counter.value(1)).unwrap(), 1);
         assert_eq!(tx.receiver_count(), 0);
-        assert_eq!(census.alive(), 0, "released by the drop inside the send");
+        assert_eq!(counter.alive(), 0, "released by the drop inside the send");
     });
 }
 
@@ -135,14 +134,14 @@ fn a_waker_that_drops_the_last_receiver() {
 fn a_waker_that_panics() {
     let (tx, mut first) = broadcast::channel(4);
     let mut second = tx.subscribe();
-    let (waker, _) = hostile(Fault::Wake);
-    let bell = Bell::new();
+    let (waker, _) = panicking_waker(PanicsIn::Wake);
+    let wake_counter = WakeCounter::new();
     let mut one = Box::pin(first.recv());
     let mut two = Box::pin(second.recv());
     assert!(poll(&mut one.as_mut(), &waker).is_pending());
-    assert!(poll(&mut two.as_mut(), &bell.waker()).is_pending());
+    assert!(poll(&mut two.as_mut(), &wake_counter.waker()).is_pending());
     assert_eq!(tx.send(1).unwrap(), 2);
-    assert_eq!(bell.rings(), 1);
+    assert_eq!(wake_counter.wakes(), 1);
     assert_eq!(block_on(one), Ok(1));
     assert_eq!(block_on(two), Ok(1));
 }
@@ -151,14 +150,14 @@ fn a_waker_that_panics() {
 fn closed_ends_when_nobody_is_left() {
     let (tx, rx) = broadcast::channel::<u8>(4);
     let other = tx.subscribe();
-    let bell = Bell::new();
+    let wake_counter = WakeCounter::new();
     let mut closed = pin!(tx.closed());
-    assert!(poll(&mut closed, &bell.waker()).is_pending());
+    assert!(poll(&mut closed, &wake_counter.waker()).is_pending());
     drop(rx);
-    assert_eq!(bell.rings(), 0);
+    assert_eq!(wake_counter.wakes(), 0);
     drop(other);
-    assert_eq!(bell.rings(), 1);
-    assert!(poll(&mut closed, &bell.waker()).is_ready());
+    assert_eq!(wake_counter.wakes(), 1);
+    assert!(poll(&mut closed, &wake_counter.waker()).is_ready());
     block_on(tx.closed());
 }
 
@@ -170,16 +169,16 @@ fn closed_with_a_subscription_from_inside_its_waker() {
         let subscriber = tx.clone();
         let subscribed = Arc::new(Mutex::new(None));
         let kept = subscribed.clone();
-        let waker = Trap::waker(move || *kept.lock().unwrap() = Some(subscriber.subscribe()), || {});
+        let waker = callback_waker(move || *kept.lock().unwrap() = Some(subscriber.subscribe()), || {});
         let mut closed = pin!(tx.closed());
         assert!(poll(&mut closed, &waker).is_pending());
         drop(rx);
         assert_eq!(tx.receiver_count(), 1, "it subscribed");
-        let bell = Bell::new();
-        assert!(poll(&mut closed, &bell.waker()).is_pending());
+        let wake_counter = WakeCounter::new();
+        assert!(poll(&mut closed, &wake_counter.waker()).is_pending());
         drop(subscribed.lock().unwrap().take());
-        assert_eq!(bell.rings(), 1);
-        assert!(poll(&mut closed, &bell.waker()).is_ready());
+        assert_eq!(wake_counter.wakes(), 1);
+        assert!(poll(&mut closed, &wake_counter.waker()).is_ready());
     });
 }
 
@@ -187,8 +186,8 @@ fn closed_with_a_subscription_from_inside_its_waker() {
 #[test]
 fn closed_leaves_no_waker_behind() {
     let (tx, rx) = broadcast::channel::<u8>(4);
-    let tally = Tally::new();
-    let waker: Waker = tally.clone().into();
+    let wake_counter = WakeCounter::new();
+    let waker = wake_counter.waker();
     let mut waits: Vec<_> = (0..100).map(|_| Box::pin(tx.closed())).collect();
     for wait in &mut waits {
         assert!(poll(&mut wait.as_mut(), &waker).is_pending());
@@ -199,10 +198,10 @@ fn closed_leaves_no_waker_behind() {
         index % 3 == 0
     });
     drop(rx);
-    assert_eq!(tally.rings() as usize, waits.len());
+    assert_eq!(wake_counter.wakes() as usize, waits.len());
     drop(waits);
     drop(waker);
-    assert_eq!(Arc::strong_count(&tally), 1);
+    assert_eq!(Arc::strong_count(&wake_counter), 1);
 }
 
 /// The senders wait on other threads until nobody listens, over and over.
@@ -220,7 +219,7 @@ fn closed_on_threads() {
             let other = tx.subscribe();
             let leaving = thread::spawn(move || drop(other));
             drop(rx);
-            common::join_all(waits);
+            join_all(waits);
             leaving.join().unwrap();
         }
     });

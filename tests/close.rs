@@ -1,7 +1,5 @@
 //! The end of a channel: what is retained is received first, everybody is woken, and closed is for good.
 
-mod common;
-
 use std::pin::Pin;
 use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Poll, Waker};
@@ -12,9 +10,8 @@ use doorbell::ring::{
     Builder, OnLag, RecvError, RecvTimeoutError, Start, Subscriber, TryRecvError, WaitStrategy, Wake, channel,
 };
 use futures::Stream;
-
-use crate::common::wakers::Bell;
-use crate::common::{block_on, eventually, join_all, must_end};
+use testkit::threads::{block_on, eventually, join_all, must_end};
+use testkit::wakers::WakeCounter;
 
 fn closed(subscriber: &mut Subscriber<u64>) {
     assert!(subscriber.is_closed());
@@ -221,17 +218,17 @@ fn the_end_rings_every_waker_before_drop_returns() {
                 .wake_watchdog(backstop)
                 .channel::<u64>()
                 .unwrap();
-            let mut waiting: Vec<_> = (0..waiters).map(|_| (subscriber.clone(), Bell::new())).collect();
-            for (subscriber, bell) in &mut waiting {
+            let mut waiting: Vec<_> = (0..waiters).map(|_| (subscriber.clone(), WakeCounter::new())).collect();
+            for (subscriber, wake_counter) in &mut waiting {
                 assert!(
                     subscriber
-                        .poll_recv(&mut Context::from_waker(&bell.waker()))
+                        .poll_recv(&mut Context::from_waker(&wake_counter.waker()))
                         .is_pending()
                 );
             }
             drop(publisher);
-            for (subscriber, bell) in &mut waiting {
-                assert_eq!(bell.rings(), 1, "with {waiters} waiters");
+            for (subscriber, wake_counter) in &mut waiting {
+                assert_eq!(wake_counter.wakes(), 1, "with {waiters} waiters");
                 assert_eq!(block_on(subscriber.recv()), Err(RecvError::Closed));
             }
         }

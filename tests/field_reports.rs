@@ -1,9 +1,5 @@
 //! Small cases that users of other channels ran into, by number. (R15 is a documentation test: `src/compile_fail.rs`.)
 
-#[path = "common/alloc.rs"]
-mod alloc;
-mod common;
-
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,11 +11,14 @@ use doorbell::ring::{
     Builder, Lagged, MAX_SEQ, OnLag, RecvError, Start, Subscriber, TryRecvError, WeakPublisher, channel,
 };
 use futures::StreamExt;
+use testkit::alloc::{CountingAllocator, live_bytes};
+use testkit::panics::{must_panic, planned_panic};
+use testkit::threads::{block_on, eventually, join_all, must_end};
+use testkit::tracked::{DropCounter, Tracked};
+use testkit::wakers::{WakeCounter, callback_waker};
 
-use crate::alloc::live_bytes;
-use crate::common::census::{Census, Citizen};
-use crate::common::wakers::{Tally, Trap};
-use crate::common::{block_on, eventually, join_all, must_end, must_panic, panic_as_told};
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// A receiver that resubscribes on a channel without senders sees the end at once.
 #[test]
@@ -188,8 +187,8 @@ fn r07_loops_survive_a_lag() {
 fn r08_many_parked_and_a_tight_loop() {
     for count in [40, 400] {
         let (publisher, subscriber) = Builder::new(1_024).wake_watchdog(false).channel::<u64>().unwrap();
-        let tally = Tally::new();
-        let waker = Waker::from(Arc::clone(&tally));
+        let wake_counter = WakeCounter::new();
+        let waker = wake_counter.waker();
         let mut waiting: Vec<_> = (0..count).map(|_| subscriber.clone()).collect();
         for waiting in &mut waiting {
             assert!(waiting.poll_recv(&mut Context::from_waker(&waker)).is_pending());
@@ -197,7 +196,7 @@ fn r08_many_parked_and_a_tight_loop() {
         let mut before = 0;
         for value in 0..500 {
             publisher.publish(value);
-            let rings = tally.rings();
+            let rings = wake_counter.wakes();
             assert!(rings - before <= 2, "one publish rang {}", rings - before);
             before = rings;
         }
@@ -205,7 +204,7 @@ fn r08_many_parked_and_a_tight_loop() {
         for waiting in &mut waiting {
             assert_eq!(waiting.poll_recv(&mut Context::from_waker(&waker)), Poll::Ready(Ok(0)));
         }
-        assert_eq!(tally.rings(), count);
+        assert_eq!(wake_counter.wakes(), count);
     }
 }
 
@@ -245,8 +244,8 @@ fn r09_busy_receiver_yields() {
 fn r10_a_million_abandoned_receives() {
     const ROUNDS: u64 = if cfg!(miri) { 100 } else { 500_000 };
     let (publisher, mut subscriber) = channel::<u64>(8);
-    let tally = Tally::new();
-    let waker = Waker::from(Arc::clone(&tally));
+    let wake_counter = WakeCounter::new();
+    let waker = wake_counter.waker();
     let mut before = 0;
     for round in 0..ROUNDS {
         drop(subscriber.recv());
@@ -258,7 +257,7 @@ fn r10_a_million_abandoned_receives() {
     }
     assert_eq!(live_bytes() - before, 0);
     drop(waker);
-    assert_eq!(Arc::strong_count(&tally), 1);
+    assert_eq!(Arc::strong_count(&wake_counter), 1);
     publisher.publish(1);
     assert_eq!(subscriber.try_recv(), Ok(1));
 }
@@ -272,7 +271,7 @@ fn r11_wakers_that_use_the_channel() {
         let mut waiting: Vec<_> = (0..5).map(|_| subscriber.clone()).collect();
         for waiting in &mut waiting {
             let (ringing, dropping, rings) = (publisher.clone(), publisher.clone(), Arc::clone(&rings));
-            let waker = Trap::waker(
+            let waker = callback_waker(
                 move || {
                     ringing.publish(100);
                     drop(ringing.subscribe());
@@ -295,17 +294,17 @@ fn r11_wakers_that_use_the_channel() {
 
 /// Its drop publishes another, which is plain.
 struct Echo {
-    _citizen: Citizen,
-    echo: Mutex<Option<(WeakPublisher<Echo>, Citizen)>>,
+    _tracked: Tracked,
+    echo: Mutex<Option<(WeakPublisher<Echo>, Tracked)>>,
 }
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        if let Some((publisher, citizen)) = self.echo.get_mut().unwrap().take()
+        if let Some((publisher, tracked)) = self.echo.get_mut().unwrap().take()
             && let Some(publisher) = publisher.upgrade()
         {
             publisher.publish(Echo {
-                _citizen: citizen,
+                _tracked: tracked,
                 echo: Mutex::new(None),
             });
         }
@@ -316,18 +315,18 @@ impl Drop for Echo {
 #[test]
 fn r12_messages_whose_drop_publishes() {
     must_end(|| {
-        let census = Census::new();
+        let counter = DropCounter::new();
         let (publisher, mut subscriber) = channel(4);
         for id in 0..100 {
             publisher.publish(Echo {
-                _citizen: census.citizen(id),
-                echo: Mutex::new(Some((publisher.downgrade(), census.citizen(1_000 + id)))),
+                _tracked: counter.value(id),
+                echo: Mutex::new(Some((publisher.downgrade(), counter.value(1_000 + id)))),
             });
             while subscriber.try_recv_ref().is_ok() {}
         }
         assert!(publisher.next_seq() > 150, "no drop has published");
         drop((publisher, subscriber));
-        assert_eq!(census.alive(), 0);
+        assert_eq!(counter.alive(), 0);
     });
 }
 
@@ -335,23 +334,23 @@ fn r12_messages_whose_drop_publishes() {
 #[test]
 fn r13_lagging_receivers_are_dropped_under_load() {
     must_end(|| {
-        let census = Census::new();
+        let counter = DropCounter::new();
         let (publisher, subscriber) = channel(8);
         let stop = Arc::new(AtomicBool::new(false));
         let writers: Vec<_> = (0..2)
             .map(|_| {
-                let (publisher, stop, census) = (publisher.clone(), Arc::clone(&stop), census.clone());
+                let (publisher, stop, counter) = (publisher.clone(), Arc::clone(&stop), counter.clone());
                 thread::spawn(move || {
                     let mut id = 0;
                     while !stop.load(Ordering::Relaxed) {
-                        publisher.publish(census.citizen(id));
+                        publisher.publish(counter.value(id));
                         id += 1;
                     }
                 })
             })
             .collect();
         for _ in 0..20 {
-            let mut lagging: Vec<Subscriber<Citizen>> = (0..50).map(|_| subscriber.clone()).collect();
+            let mut lagging: Vec<Subscriber<Tracked>> = (0..50).map(|_| subscriber.clone()).collect();
             let _ = lagging[0].try_recv();
             let target = publisher.next_seq() + 500;
             eventually("they lag by hundreds", || publisher.next_seq() > target);
@@ -361,11 +360,11 @@ fn r13_lagging_receivers_are_dropped_under_load() {
         join_all(writers);
         assert_eq!(publisher.subscriber_count(), 1);
         // However far behind, a drop touches no message.
-        let alive = census.alive();
+        let alive = counter.alive();
         drop(subscriber);
-        assert_eq!(census.alive(), alive);
+        assert_eq!(counter.alive(), alive);
         drop(publisher);
-        assert_eq!(census.alive(), 0);
+        assert_eq!(counter.alive(), 0);
     });
 }
 
@@ -375,7 +374,7 @@ struct Picky(Arc<AtomicBool>);
 impl Clone for Picky {
     fn clone(&self) -> Self {
         if self.0.load(Ordering::SeqCst) {
-            panic_as_told();
+            planned_panic();
         }
         Self(Arc::clone(&self.0))
     }
@@ -407,7 +406,7 @@ fn r16_a_closure_that_panics() {
             let mut subscriber = subscriber.clone();
             thread::spawn(move || subscriber.recv_blocking())
         };
-        must_panic(|| publisher.publish_with(|_| panic_as_told()));
+        must_panic(|| publisher.publish_with(|_| planned_panic()));
         assert_eq!(publisher.publish(2), 2);
         assert_eq!(waiter.join().unwrap(), Ok(2));
         assert_eq!(subscriber.try_recv_seq(), Ok((2, 2)));

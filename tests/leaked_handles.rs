@@ -1,17 +1,14 @@
 //! Values whose destructor never runs: everything stays sound, and only what was forgotten is leaked.
 
-mod common;
-
 use std::future::Future;
 use std::mem::forget;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::Context;
 
 use doorbell::ring::{TryRecvError, channel};
-
-use crate::common::census::Census;
-use crate::common::poll_once;
-use crate::common::wakers::Tally;
+use testkit::threads::poll_once;
+use testkit::tracked::DropCounter;
+use testkit::wakers::WakeCounter;
 
 #[test]
 #[expect(
@@ -19,12 +16,12 @@ use crate::common::wakers::Tally;
     reason = "that a reference has no destructor of its own is nobody's promise"
 )]
 fn forgotten_references_and_batches() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     let (publisher, mut subscriber) = channel(8);
     for round in 0..50 {
         let base = publisher.next_seq();
         for id in base..base + 8 {
-            publisher.publish(census.citizen(id));
+            publisher.publish(counter.value(id));
         }
         while matches!(subscriber.try_recv_ref().map(forget), Err(TryRecvError::Lagged(_))) {}
         let at = subscriber.position();
@@ -56,14 +53,14 @@ fn forgotten_references_and_batches() {
         assert_eq!(stats.received + stats.skipped + stats.void, subscriber.position() - 1);
     }
     drop((publisher, subscriber));
-    assert_eq!(census.alive(), 0);
+    assert_eq!(counter.alive(), 0);
 }
 
 #[test]
 fn forgotten_waits() {
     let (publisher, mut subscriber) = channel::<u64>(8);
-    let tally = Tally::new();
-    let waker = Waker::from(Arc::clone(&tally));
+    let wake_counter = WakeCounter::new();
+    let waker = wake_counter.waker();
     for round in 0..50 {
         let mut wait = Box::pin(subscriber.recv());
         assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -78,33 +75,33 @@ fn forgotten_waits() {
             _ => assert!(matches!(poll_once(subscriber.recv()), std::task::Poll::Ready(Ok(got)) if got == round)),
         }
     }
-    assert!(tally.rings() >= 25);
+    assert!(wake_counter.wakes() >= 25);
     drop((publisher, subscriber));
     // The table of waiters went with the channel; the forgotten futures held no waker.
     drop(waker);
-    assert_eq!(Arc::strong_count(&tally), 1);
+    assert_eq!(Arc::strong_count(&wake_counter), 1);
 }
 
 #[test]
 fn forgotten_handles() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     let (publisher, mut subscriber) = channel(4);
     for id in 0..4 {
-        publisher.publish(census.citizen(id));
+        publisher.publish(counter.value(id));
     }
     // Its announced interval stays for ever, and publishers go round it.
     let mut lost = subscriber.clone();
     assert!(lost.try_recv().is_ok());
     forget(lost);
     for id in 4..200 {
-        publisher.publish(census.citizen(id));
+        publisher.publish(counter.value(id));
     }
     assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Lagged(_))));
     assert_eq!(
         subscriber.try_recv().map(|value| value.id()),
         Ok(subscriber.position() - 2)
     );
-    assert!(census.alive() <= 3 * 4);
+    assert!(counter.alive() <= 3 * 4);
     // A forgotten publisher keeps the channel open.
     forget(publisher.clone());
     drop(publisher);

@@ -2,18 +2,19 @@
 //!
 //! Each test runs on one thread, whose memory is counted.
 
-#[path = "common/alloc.rs"]
-mod alloc;
 #[path = "listen_support/mod.rs"]
 mod support;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use alloc::live_bytes;
 use doorbell::listen::{ListenItem, ListenMultiplexer};
 use support::{next, within};
+use testkit::alloc::{CountingAllocator, live_bytes};
 use throwaway_postgres::Database;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Room for what the runtime, the allocator's users and the buffers of the connection keep for themselves.
 const SLACK: i64 = 128 << 10;

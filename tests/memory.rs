@@ -2,20 +2,18 @@
 //!
 //! Everything here happens on one thread, so that thread's account of its allocations is exact.
 
-#[path = "common/alloc.rs"]
-mod alloc;
-mod common;
-
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::Context;
 
 use doorbell::ring::{Publisher, Start, Subscriber, TryRecvError, channel};
+use testkit::alloc::{CountingAllocator, live_bytes};
+use testkit::panics::{must_panic, planned_panic};
+use testkit::tracked::{DropCounter, Tracked};
+use testkit::wakers::WakeCounter;
 
-use crate::alloc::live_bytes;
-use crate::common::census::{Census, Citizen};
-use crate::common::wakers::Tally;
-use crate::common::{must_panic, panic_as_told};
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 type Block = [u8; 4096];
 
@@ -102,26 +100,26 @@ fn large_messages_large_ring_many_subscribers() {
 
 #[test]
 fn values_on_the_heap_go_when_they_are_overwritten() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     for capacity in [1u64, 5, 64, 300] {
         let (publisher, subscriber) = channel(capacity as usize);
         let lagging: Vec<_> = (0..10).map(|_| subscriber.clone()).collect();
         for id in 0..10 * capacity {
-            publisher.publish(census.citizen(id));
-            assert!(census.alive() <= 2 * capacity as i64 + 1, "capacity {capacity}");
+            publisher.publish(counter.value(id));
+            assert!(counter.alive() <= 2 * capacity as i64 + 1, "capacity {capacity}");
         }
         drop((publisher, subscriber, lagging));
-        assert_eq!(census.alive(), 0);
+        assert_eq!(counter.alive(), 0);
     }
 }
 
 #[test]
 fn readers_hold_at_most_what_they_announced() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     let (publisher, subscriber) = channel(128);
     let mut readers: Vec<_> = (0..8).map(|_| subscriber.clone()).collect();
     for id in 0..10_000 {
-        publisher.publish(census.citizen(id));
+        publisher.publish(counter.value(id));
         let reader = &mut readers[id as usize % 8];
         match id % 5 {
             0 => drop(reader.try_recv()),
@@ -129,7 +127,7 @@ fn readers_hold_at_most_what_they_announced() {
             2 => drop(reader.try_recv_batch(64).map(|batch| batch.take(9).for_each(drop))),
             _ => {}
         }
-        assert!(census.alive() <= 2 * 128 + 8 * 64 + 1);
+        assert!(counter.alive() <= 2 * 128 + 8 * 64 + 1);
     }
 }
 
@@ -173,25 +171,25 @@ fn one_reference_held_for_many_laps() {
 
 #[test]
 fn one_reference_held_whatever_the_way_to_publish() {
-    type Publish = fn(&Publisher<Citizen>, Citizen);
+    type Publish = fn(&Publisher<Tracked>, Tracked);
     let ways: [Publish; 3] = [
         |publisher, value| drop_seq(publisher.publish(value)),
         |publisher, value| drop_seq(publisher.publish_with(|_| value)),
         |publisher, value| drop_seq(publisher.publish_batch([value]).start),
     ];
-    let census = Census::new();
+    let counter = DropCounter::new();
     for publish in ways {
         for capacity in [1, 4, 50] {
             let (publisher, mut subscriber) = channel(capacity);
-            publisher.publish(census.citizen(0));
+            publisher.publish(counter.value(0));
             let held = subscriber.try_recv_ref().unwrap();
             for id in 1..5_000 {
-                publish(&publisher, census.citizen(id));
-                assert!(census.alive() <= 4 * capacity as i64 + 2, "capacity {capacity}, {id}");
+                publish(&publisher, counter.value(id));
+                assert!(counter.alive() <= 4 * capacity as i64 + 2, "capacity {capacity}, {id}");
             }
             assert_eq!(held.id(), 0);
         }
-        assert_eq!(census.alive(), 0);
+        assert_eq!(counter.alive(), 0);
     }
 }
 
@@ -201,19 +199,23 @@ fn drop_seq(seq: u64) {
 
 #[test]
 fn a_long_batch_beside_a_held_reference() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     for capacity in [1usize, 4, 50] {
         let (publisher, mut subscriber) = channel(capacity);
-        publisher.publish(census.citizen(0));
+        publisher.publish(counter.value(0));
         let held = subscriber.try_recv_ref().unwrap();
         let bound = 6 * capacity as i64 + 8;
         publisher.publish_batch((1..5_000u32).map(|id| {
-            assert!(census.alive() <= bound, "capacity {capacity}, {id}: {}", census.alive());
-            census.citizen(id.into())
+            assert!(
+                counter.alive() <= bound,
+                "capacity {capacity}, {id}: {}",
+                counter.alive()
+            );
+            counter.value(id.into())
         }));
         assert_eq!(held.id(), 0);
     }
-    assert_eq!(census.alive(), 0);
+    assert_eq!(counter.alive(), 0);
 }
 
 #[test]
@@ -264,7 +266,7 @@ fn flat(what: &str, mut cycle: impl FnMut()) {
 #[test]
 fn handles_that_come_and_go() {
     let (publisher, mut subscriber) = channel::<u64>(16);
-    let waker = Waker::from(Tally::new());
+    let waker = WakeCounter::new().waker();
     flat("publishers", || drop(publisher.clone()));
     flat("weak publishers", || drop(publisher.downgrade().upgrade()));
     flat("subscribers", || drop(publisher.subscribe_from(Start::Oldest)));
@@ -287,25 +289,25 @@ fn handles_that_come_and_go() {
         assert!(fresh.poll_recv(&mut Context::from_waker(&waker)).is_pending());
     });
     flat("panicking closures", || {
-        must_panic(|| publisher.publish_with(|_| panic_as_told()))
+        must_panic(|| publisher.publish_with(|_| planned_panic()))
     });
 }
 
 #[test]
 fn waiters_leave_no_waker_behind() {
     let (publisher, subscriber) = channel::<u64>(16);
-    let tally = Tally::new();
+    let wake_counter = WakeCounter::new();
     let mut waiting: Vec<_> = (0..10).map(|_| subscriber.clone()).collect();
     for _ in 0..3 {
-        let waker = Waker::from(Arc::clone(&tally));
+        let waker = wake_counter.waker();
         for waiting in &mut waiting {
             assert!(waiting.poll_recv(&mut Context::from_waker(&waker)).is_pending());
         }
     }
     // One for each waiter at most, however often it was polled.
-    assert!(Arc::strong_count(&tally) <= 11);
+    assert!(Arc::strong_count(&wake_counter) <= 11);
     drop(waiting);
-    assert_eq!(Arc::strong_count(&tally), 1);
+    assert_eq!(Arc::strong_count(&wake_counter), 1);
     publisher.publish(1);
-    assert_eq!(tally.rings(), 0);
+    assert_eq!(wake_counter.wakes(), 0);
 }

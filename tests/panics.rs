@@ -1,7 +1,5 @@
 //! User code that panics in the middle of a call: in closures, iterators, `Clone`, `Drop` and wakers. Only that call suffers.
 
-mod common;
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use doorbell::ring::{Builder, Publisher, Start, Subscriber, TryRecvError, Wake, channel};
-
-use crate::common::census::{Census, Citizen};
-use crate::common::wakers::{Bell, Fault, Tally, hostile};
-use crate::common::{block_on, eventually, may_panic, must_end, must_panic, must_refuse, panic_as_told};
+use testkit::panics::{may_panic, must_panic, panic_message, planned_panic};
+use testkit::threads::{block_on, eventually, must_end};
+use testkit::tracked::{DropCounter, Tracked};
+use testkit::wakers::{PanicsIn, WakeCounter, panicking_waker};
 
 /// All ids from here to what is Empty or Closed; fails on lag.
-fn drain(subscriber: &mut Subscriber<Citizen>) -> Vec<u64> {
+fn drain(subscriber: &mut Subscriber<Tracked>) -> Vec<u64> {
     std::iter::from_fn(|| match subscriber.try_recv() {
         Ok(value) => Some(value.id()),
         Err(TryRecvError::Lagged(lagged)) => panic!("{lagged:?}"),
@@ -27,12 +25,12 @@ fn drain(subscriber: &mut Subscriber<Citizen>) -> Vec<u64> {
 
 #[test]
 fn closure_panics_leave_voids() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     let (publisher, mut subscriber) = channel(8);
-    publisher.publish(census.citizen(1));
-    must_panic(|| publisher.publish_with(|_| panic_as_told()));
-    must_panic(|| publisher.publish_with(|_| panic_as_told()));
-    assert_eq!(publisher.publish(census.citizen(4)), 4);
+    publisher.publish(counter.value(1));
+    must_panic(|| publisher.publish_with(|_| planned_panic()));
+    must_panic(|| publisher.publish_with(|_| planned_panic()));
+    assert_eq!(publisher.publish(counter.value(4)), 4);
     assert_eq!(
         subscriber.try_recv_seq().map(|(seq, value)| (seq, value.id())),
         Ok((1, 1))
@@ -48,14 +46,14 @@ fn closure_panics_leave_voids() {
 
 #[test]
 fn a_fold_of_a_batch_panics() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     let (publisher, mut subscriber) = channel(8);
-    publisher.publish_batch([1, 2, 3, 4, 5, 6].map(|id| census.citizen(id)));
+    publisher.publish_batch([1, 2, 3, 4, 5, 6].map(|id| counter.value(id)));
     must_panic(|| {
         let batch = subscriber.try_recv_batch(8).unwrap();
         batch.for_each(|value| {
             if value.id() == 3 {
-                panic_as_told();
+                planned_panic();
             }
         });
     });
@@ -70,8 +68,8 @@ fn closure_panic_wakes_who_waits_for_the_next() {
     must_end(|| {
         let (publisher, mut subscriber) = channel(4);
         let waiting = thread::spawn(move || subscriber.recv_blocking());
-        must_panic(|| publisher.publish_with(|_| panic_as_told()));
-        must_panic(|| publisher.publish_with(|_| panic_as_told()));
+        must_panic(|| publisher.publish_with(|_| planned_panic()));
+        must_panic(|| publisher.publish_with(|_| planned_panic()));
         publisher.publish(7);
         assert_eq!(waiting.join().unwrap(), Ok(7));
     });
@@ -82,7 +80,7 @@ fn closure_panic_of_the_last_publisher_closes() {
     must_end(|| {
         let (publisher, mut subscriber) = channel::<u8>(4);
         let waiting = thread::spawn(move || subscriber.recv_blocking());
-        must_panic(move || publisher.publish_with(|_| panic_as_told()));
+        must_panic(move || publisher.publish_with(|_| planned_panic()));
         assert!(waiting.join().unwrap().is_err());
     });
 }
@@ -92,11 +90,11 @@ fn a_ring_of_nothing_but_voids() {
     let (publisher, mut subscriber) = channel::<u64>(3);
     let mut late = publisher.subscribe();
     for _ in 0..3 {
-        must_panic(|| publisher.publish_with(|_| panic_as_told()));
+        must_panic(|| publisher.publish_with(|_| planned_panic()));
     }
     assert_eq!(subscriber.try_recv(), Err(TryRecvError::Empty));
     for _ in 0..3 {
-        must_panic(|| publisher.publish_with(|_| panic_as_told()));
+        must_panic(|| publisher.publish_with(|_| planned_panic()));
     }
     // What was void and overwritten unseen counts as skipped.
     assert!(
@@ -115,45 +113,45 @@ fn a_ring_of_nothing_but_voids() {
 
 /// Yields `good` values, then does what `then` does.
 struct Faulty<F> {
-    census: Census,
+    counter: DropCounter,
     claims: usize,
     good: u64,
     then: F,
 }
 
-impl<F: FnMut() -> Option<Citizen>> Iterator for Faulty<F> {
-    type Item = Citizen;
+impl<F: FnMut() -> Option<Tracked>> Iterator for Faulty<F> {
+    type Item = Tracked;
 
-    fn next(&mut self) -> Option<Citizen> {
+    fn next(&mut self) -> Option<Tracked> {
         if self.good == 0 {
             return (self.then)();
         }
         self.good -= 1;
-        Some(self.census.citizen(self.good))
+        Some(self.counter.value(self.good))
     }
 }
 
-impl<F: FnMut() -> Option<Citizen>> ExactSizeIterator for Faulty<F> {
+impl<F: FnMut() -> Option<Tracked>> ExactSizeIterator for Faulty<F> {
     fn len(&self) -> usize {
         if self.claims == usize::MAX {
-            panic_as_told();
+            planned_panic();
         }
         self.claims
     }
 }
 
 fn batch_leaves(claims: usize, good: u64, panics: bool, received: u64, void: u64) {
-    let census = Census::new();
+    let counter = DropCounter::new();
     let (publisher, mut subscriber) = channel(16);
     let faulty = Faulty {
-        census: census.clone(),
+        counter: counter.clone(),
         claims,
         good,
-        then: || if panics { panic_as_told() } else { None },
+        then: || if panics { planned_panic() } else { None },
     };
     let told = may_panic(|| publisher.publish_batch(faulty));
     assert_eq!(told.is_none(), panics);
-    publisher.publish(census.citizen(99));
+    publisher.publish(counter.value(99));
     let ids = drain(&mut subscriber);
     assert_eq!(
         ids,
@@ -162,7 +160,7 @@ fn batch_leaves(claims: usize, good: u64, panics: bool, received: u64, void: u64
     let stats = subscriber.stats();
     assert_eq!((stats.received, stats.void, stats.skipped), (received + 1, void, 0));
     drop((publisher, subscriber));
-    assert_eq!(census.alive(), 0);
+    assert_eq!(counter.alive(), 0);
 }
 
 #[test]
@@ -178,17 +176,17 @@ fn batch_iterators_that_break_their_word() {
 /// Its clone panics while the fuse is lit.
 #[derive(Debug)]
 struct Touchy {
-    citizen: Citizen,
+    tracked: Tracked,
     lit: Arc<AtomicBool>,
 }
 
 impl Clone for Touchy {
     fn clone(&self) -> Self {
         if self.lit.load(Ordering::SeqCst) {
-            panic_as_told();
+            planned_panic();
         }
         Self {
-            citizen: self.citizen.clone(),
+            tracked: self.tracked.clone(),
             lit: Arc::clone(&self.lit),
         }
     }
@@ -196,13 +194,13 @@ impl Clone for Touchy {
 
 /// Lights the fuse during one receive and looks at what the subscriber does after it.
 fn clone_panics_in(receive: impl Fn(&mut Subscriber<Touchy>)) {
-    let census = Census::new();
+    let counter = DropCounter::new();
     let lit = Arc::new(AtomicBool::new(false));
     let (publisher, mut subscriber) = channel(4);
     let mut other = subscriber.clone();
     let publish = |id| {
         publisher.publish(Touchy {
-            citizen: census.citizen(id),
+            tracked: counter.value(id),
             lit: Arc::clone(&lit),
         })
     };
@@ -216,8 +214,8 @@ fn clone_panics_in(receive: impl Fn(&mut Subscriber<Touchy>)) {
     // Nothing vanishes: what was not handed out is handed out now.
     assert_eq!(subscriber.position(), 1);
     for id in [1, 2] {
-        assert_eq!(subscriber.try_recv().unwrap().citizen.id(), id);
-        assert_eq!(other.try_recv().unwrap().citizen.id(), id);
+        assert_eq!(subscriber.try_recv().unwrap().tracked.id(), id);
+        assert_eq!(other.try_recv().unwrap().tracked.id(), id);
     }
     // The panic left nothing announced, held or locked.
     for id in 3..40 {
@@ -226,7 +224,7 @@ fn clone_panics_in(receive: impl Fn(&mut Subscriber<Touchy>)) {
     assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Lagged(_))));
     assert!(subscriber.try_recv().is_ok());
     drop((publisher, subscriber, other));
-    assert_eq!(census.alive(), 0);
+    assert_eq!(counter.alive(), 0);
 }
 
 #[test]
@@ -244,33 +242,33 @@ fn clone_panics() {
 
 /// Its drop panics if it is armed (and if the thread does not panic already).
 struct Grenade {
-    citizen: Citizen,
+    tracked: Tracked,
     armed: bool,
 }
 
 impl Drop for Grenade {
     fn drop(&mut self) {
         if self.armed && !thread::panicking() {
-            panic_as_told();
+            planned_panic();
         }
     }
 }
 
 #[test]
 fn drop_panics_when_a_value_is_displaced() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     for capacity in [1, 2, 3, 8, 20] {
         let (publisher, mut subscriber) = channel(capacity);
         let (mut panics, mut expected) = (0, 1);
         for seq in 1..=200 {
             let grenade = Grenade {
-                citizen: census.citizen(seq),
+                tracked: counter.value(seq),
                 armed: seq % 3 == 0,
             };
             panics += usize::from(may_panic(|| publisher.publish(grenade)).is_none());
             // The value is published even though the call failed over the value it displaced.
             let held = subscriber.try_recv_ref().unwrap();
-            assert_eq!((held.seq(), held.citizen.id()), (expected, seq));
+            assert_eq!((held.seq(), held.tracked.id()), (expected, seq));
             expected += 1;
         }
         assert!(panics > 0, "nothing was ever displaced");
@@ -278,13 +276,13 @@ fn drop_panics_when_a_value_is_displaced() {
         assert_eq!(subscriber.stats().received, 200);
         drop(publisher);
         may_panic(|| drop(subscriber));
-        assert_eq!(census.alive(), 0, "capacity {capacity}");
+        assert_eq!(counter.alive(), 0, "capacity {capacity}");
     }
 }
 
 #[test]
 fn drop_panics_in_the_middle_of_a_batch() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     let (publisher, mut subscriber) = channel(8);
     let mut ids = 0..;
     let mut claimed = 0;
@@ -293,7 +291,7 @@ fn drop_panics_in_the_middle_of_a_batch() {
             .by_ref()
             .take(5)
             .map(|id| Grenade {
-                citizen: census.citizen(id),
+                tracked: counter.value(id),
                 armed: id % 4 == round % 4,
             })
             .collect();
@@ -301,7 +299,7 @@ fn drop_panics_in_the_middle_of_a_batch() {
         claimed += 5;
         assert_eq!(publisher.next_seq(), claimed + 1);
         while let Ok(held) = subscriber.try_recv_ref() {
-            assert_eq!(held.citizen.id(), held.seq() - 1);
+            assert_eq!(held.tracked.id(), held.seq() - 1);
         }
         assert_eq!(
             subscriber.position(),
@@ -313,43 +311,43 @@ fn drop_panics_in_the_middle_of_a_batch() {
     assert_eq!((stats.received + stats.void, stats.skipped), (claimed, 0));
     drop(publisher);
     may_panic(|| drop(subscriber));
-    assert_eq!(census.alive(), 0);
+    assert_eq!(counter.alive(), 0);
 }
 
 #[test]
 fn drop_panics_at_the_end_of_the_channel() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     for armed in [0..1u64, 3..4, 0..8, 7..8] {
         let (publisher, subscriber) = channel(8);
         for id in 0..8 {
             publisher.publish(Grenade {
-                citizen: census.citizen(id),
+                tracked: counter.value(id),
                 armed: armed.contains(&id),
             });
         }
         drop(subscriber);
         must_panic(|| drop(publisher));
-        assert_eq!(census.alive(), 0, "armed {armed:?}");
+        assert_eq!(counter.alive(), 0, "armed {armed:?}");
     }
 }
 
 /// One waiter with a hostile waker, three with good ones: all three get every message.
-fn bad_waker_among_good_ones(fault: Fault, wake: Wake) {
+fn bad_waker_among_good_ones(fault: PanicsIn, wake: Wake) {
     must_end(move || {
         let (publisher, subscriber) = Builder::new(8).wake(wake).channel::<u64>().unwrap();
         let mut victims: Vec<_> = (0..3).map(|_| subscriber.clone()).collect();
-        let bells: Vec<_> = victims.iter().map(|_| Bell::new()).collect();
+        let bells: Vec<_> = victims.iter().map(|_| WakeCounter::new()).collect();
         let mut odd = subscriber;
         let handles = {
-            let (waker, handles) = hostile(fault);
+            let (waker, handles) = panicking_waker(fault);
             for round in 1..=20 {
                 let odd_first = round % 2 == 0;
                 if odd_first {
                     may_panic(|| odd.poll_recv(&mut Context::from_waker(&waker)).is_pending());
                 }
-                let seen: Vec<_> = bells.iter().map(|bell| bell.rings()).collect();
-                for (victim, bell) in victims.iter_mut().zip(&bells) {
-                    let waker = bell.waker();
+                let seen: Vec<_> = bells.iter().map(|wake_counter| wake_counter.wakes()).collect();
+                for (victim, wake_counter) in victims.iter_mut().zip(&bells) {
+                    let waker = wake_counter.waker();
                     assert!(victim.poll_recv(&mut Context::from_waker(&waker)).is_pending());
                 }
                 if !odd_first {
@@ -357,8 +355,8 @@ fn bad_waker_among_good_ones(fault: Fault, wake: Wake) {
                 }
                 may_panic(|| publisher.publish(round));
                 assert_eq!(publisher.next_seq(), round + 1);
-                for ((victim, bell), seen) in victims.iter_mut().zip(&bells).zip(seen) {
-                    bell.wait_beyond(seen);
+                for ((victim, wake_counter), seen) in victims.iter_mut().zip(&bells).zip(seen) {
+                    wake_counter.wait_beyond(seen);
                     assert_eq!(victim.try_recv(), Ok(round));
                 }
                 may_panic(|| assert_eq!(odd.try_recv(), Ok(round)));
@@ -379,26 +377,26 @@ fn bad_waker_among_good_ones(fault: Fault, wake: Wake) {
 
 #[test]
 fn waker_panics_when_rung() {
-    bad_waker_among_good_ones(Fault::Wake, Wake::Cascade);
-    bad_waker_among_good_ones(Fault::Wake, Wake::All);
+    bad_waker_among_good_ones(PanicsIn::Wake, Wake::Cascade);
+    bad_waker_among_good_ones(PanicsIn::Wake, Wake::All);
 }
 
 #[test]
 fn waker_panics_when_cloned() {
-    bad_waker_among_good_ones(Fault::Clone, Wake::Cascade);
-    bad_waker_among_good_ones(Fault::Clone, Wake::All);
+    bad_waker_among_good_ones(PanicsIn::Clone, Wake::Cascade);
+    bad_waker_among_good_ones(PanicsIn::Clone, Wake::All);
 }
 
 #[test]
 fn waker_panics_when_dropped() {
-    bad_waker_among_good_ones(Fault::Drop, Wake::Cascade);
-    bad_waker_among_good_ones(Fault::Drop, Wake::All);
+    bad_waker_among_good_ones(PanicsIn::Drop, Wake::Cascade);
+    bad_waker_among_good_ones(PanicsIn::Drop, Wake::All);
 }
 
 #[test]
 fn a_cancelled_wait_whose_waker_panics_in_drop() {
     let (publisher, mut subscriber) = channel::<u64>(4);
-    let (waker, handles) = hostile(Fault::Drop);
+    let (waker, handles) = panicking_waker(PanicsIn::Drop);
     for _ in 0..10 {
         may_panic(|| {
             let mut wait = pin!(subscriber.recv());
@@ -419,15 +417,20 @@ fn a_cancelled_wait_whose_waker_panics_in_drop() {
 fn close_rings_everybody_although_some_wakers_panic() {
     must_end(|| {
         let (publisher, subscriber) = channel::<u64>(4);
-        let mut odd: Vec<_> = (0..3).map(|_| (subscriber.clone(), hostile(Fault::Wake).0)).collect();
-        let mut good: Vec<_> = (0..3).map(|_| (subscriber.clone(), Bell::new())).collect();
-        for ((odd, bad), (good, bell)) in odd.iter_mut().zip(&mut good) {
+        let mut odd: Vec<_> = (0..3)
+            .map(|_| (subscriber.clone(), panicking_waker(PanicsIn::Wake).0))
+            .collect();
+        let mut good: Vec<_> = (0..3).map(|_| (subscriber.clone(), WakeCounter::new())).collect();
+        for ((odd, bad), (good, wake_counter)) in odd.iter_mut().zip(&mut good) {
             assert!(odd.poll_recv(&mut Context::from_waker(bad)).is_pending());
-            assert!(good.poll_recv(&mut Context::from_waker(&bell.waker())).is_pending());
+            assert!(
+                good.poll_recv(&mut Context::from_waker(&wake_counter.waker()))
+                    .is_pending()
+            );
         }
         may_panic(|| drop(publisher));
-        for (good, bell) in &mut good {
-            bell.wait_beyond(0);
+        for (good, wake_counter) in &mut good {
+            wake_counter.wait_beyond(0);
             assert_eq!(good.try_recv(), Err(TryRecvError::Closed));
         }
         for (odd, _) in &mut odd {
@@ -438,24 +441,24 @@ fn close_rings_everybody_although_some_wakers_panic() {
 
 #[test]
 fn a_reader_that_panics_with_a_reference_in_hand_lets_it_go() {
-    let census = Census::new();
-    let (publisher, mut subscriber): (Publisher<Citizen>, _) = channel(4);
+    let counter = DropCounter::new();
+    let (publisher, mut subscriber): (Publisher<Tracked>, _) = channel(4);
     for id in 1..=4 {
-        publisher.publish(census.citizen(id));
+        publisher.publish(counter.value(id));
     }
     must_panic(|| {
         let held = subscriber.try_recv_ref().unwrap();
         assert_eq!(held.id(), 1);
-        panic_as_told()
+        planned_panic()
     });
     must_panic(|| {
         let mut batch = subscriber.try_recv_batch(3).unwrap();
         assert_eq!(batch.next().unwrap().id(), 2);
-        panic_as_told()
+        planned_panic()
     });
     assert_eq!(subscriber.position(), 3);
     for id in 5..=100 {
-        publisher.publish(census.citizen(id));
+        publisher.publish(counter.value(id));
     }
     assert!(matches!(subscriber.try_recv(), Err(TryRecvError::Lagged(lagged)) if lagged.first_missed == 3));
     let mut fresh = publisher.subscribe_from(Start::Oldest);
@@ -464,11 +467,11 @@ fn a_reader_that_panics_with_a_reference_in_hand_lets_it_go() {
 
 #[test]
 fn wrong_arguments_are_refused() {
-    assert!(!must_refuse(|| channel::<u8>(0)).is_empty());
-    assert!(!must_refuse(|| channel::<u8>(usize::MAX)).is_empty());
-    let tally = Tally::new();
+    assert!(!panic_message(|| channel::<u8>(0)).is_empty());
+    assert!(!panic_message(|| channel::<u8>(usize::MAX)).is_empty());
+    let wake_counter = WakeCounter::new();
     let (_publisher, mut subscriber) = channel::<u8>(1);
-    let waker = Waker::from(Arc::clone(&tally));
+    let waker = wake_counter.waker();
     assert_eq!(subscriber.poll_recv(&mut Context::from_waker(&waker)), Poll::Pending);
-    assert_eq!(tally.rings(), 0, "nothing happened that could ring");
+    assert_eq!(wake_counter.wakes(), 0, "nothing happened that could ring");
 }

@@ -1,7 +1,5 @@
 //! Types of every shape: without size, large, over-aligned, without `Clone`, with and without `Drop`.
 
-mod common;
-
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::num::NonZeroU8;
@@ -10,8 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 
 use doorbell::ring::{Start, Subscriber, TryRecvError, channel};
-
-use crate::common::{block_on, join_all};
+use testkit::threads::{block_on, join_all};
 
 /// Sends `make(0..)` through rings of several sizes by value, by reference and in batches, with and without lag.
 fn travels<T: Clone + Debug + PartialEq + Send + Sync + 'static>(make: impl Fn(u64) -> T) {

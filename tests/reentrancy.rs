@@ -1,34 +1,31 @@
 //! User code that calls back into the channel from where it is called: from `Drop`, `Clone`, wakers, closures, iterators.
 
-mod common;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::thread;
 
 use doorbell::ring::{Builder, Publisher, Start, Subscriber, TryRecvError, Wake, WeakPublisher, channel};
-
-use crate::common::census::{Census, Citizen};
-use crate::common::wakers::{Bell, Trap};
-use crate::common::{eventually, must_end};
+use testkit::threads::{eventually, must_end};
+use testkit::tracked::{DropCounter, Tracked};
+use testkit::wakers::{WakeCounter, callback_waker};
 
 /// Runs a closure when it is dropped (and when it is cloned).
 struct Hooked {
-    citizen: Citizen,
+    tracked: Tracked,
     on_drop: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
 impl Hooked {
-    fn new(citizen: Citizen, on_drop: impl FnOnce() + Send + Sync + 'static) -> Self {
+    fn new(tracked: Tracked, on_drop: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self {
-            citizen,
+            tracked,
             on_drop: Some(Box::new(on_drop)),
         }
     }
 
-    fn plain(citizen: Citizen) -> Self {
-        Self { citizen, on_drop: None }
+    fn plain(tracked: Tracked) -> Self {
+        Self { tracked, on_drop: None }
     }
 }
 
@@ -43,14 +40,14 @@ impl Drop for Hooked {
 /// Publishes hooked values until each hook has run, then checks that every value is dropped once.
 fn values_whose_drop(act: impl Fn(&Publisher<Hooked>) + Send + Sync + 'static) {
     must_end(move || {
-        let census = Census::new();
+        let counter = DropCounter::new();
         let act = Arc::new(act);
         for capacity in [1, 2, 7] {
             let ran = Arc::new(AtomicU64::new(0));
             let (publisher, mut subscriber) = channel::<Hooked>(capacity);
             for id in 0..60 {
                 let (weak, act, ran) = (publisher.downgrade(), Arc::clone(&act), Arc::clone(&ran));
-                publisher.publish(Hooked::new(census.citizen(id), move || {
+                publisher.publish(Hooked::new(counter.value(id), move || {
                     ran.fetch_add(1, Ordering::SeqCst);
                     // The channel is closed when the last of them go.
                     if let Some(publisher) = weak.upgrade() {
@@ -58,31 +55,31 @@ fn values_whose_drop(act: impl Fn(&Publisher<Hooked>) + Send + Sync + 'static) {
                     }
                 }));
                 while let Ok(held) = subscriber.try_recv_ref() {
-                    held.citizen.id();
+                    held.tracked.id();
                 }
             }
             let stats = subscriber.stats();
             assert_eq!(stats.received + stats.skipped + stats.void, subscriber.position() - 1);
             drop((publisher, subscriber));
             assert_eq!(ran.load(Ordering::SeqCst), 60);
-            assert_eq!(census.alive(), 0);
+            assert_eq!(counter.alive(), 0);
         }
     });
 }
 
 #[test]
 fn drop_publishes() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     values_whose_drop(move |publisher| {
-        publisher.publish(Hooked::plain(census.citizen(1_000)));
+        publisher.publish(Hooked::plain(counter.value(1_000)));
     });
 }
 
 #[test]
 fn drop_publishes_a_whole_lap() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     values_whose_drop(move |publisher| {
-        let batch: Vec<_> = (0..20).map(|id| Hooked::plain(census.citizen(id))).collect();
+        let batch: Vec<_> = (0..20).map(|id| Hooked::plain(counter.value(id))).collect();
         publisher.publish_batch(batch);
     });
 }
@@ -92,7 +89,7 @@ fn drop_subscribes_receives_and_unsubscribes() {
     values_whose_drop(|publisher| {
         let mut subscriber = publisher.subscribe_from(Start::Oldest);
         if let Ok(held) = subscriber.try_recv_ref() {
-            held.citizen.id();
+            held.tracked.id();
         }
         if let Ok(batch) = subscriber.resubscribe().try_recv_batch(5) {
             assert_eq!(batch.count(), 0);
@@ -141,7 +138,7 @@ fn values_that_hold_handles_of_their_own_channel() {
 
 /// Its clone publishes many laps before it looks at its own value.
 struct Publishing {
-    citizen: Citizen,
+    tracked: Tracked,
     publisher: Option<WeakPublisher<Publishing>>,
 }
 
@@ -150,13 +147,13 @@ impl Clone for Publishing {
         if let Some(publisher) = self.publisher.as_ref().and_then(WeakPublisher::upgrade) {
             for _ in 0..50 {
                 publisher.publish(Self {
-                    citizen: self.citizen.clone(),
+                    tracked: self.tracked.clone(),
                     publisher: None,
                 });
             }
         }
         Self {
-            citizen: self.citizen.clone(),
+            tracked: self.tracked.clone(),
             publisher: None,
         }
     }
@@ -165,12 +162,12 @@ impl Clone for Publishing {
 #[test]
 fn clone_publishes_many_laps() {
     must_end(|| {
-        let census = Census::new();
+        let counter = DropCounter::new();
         for capacity in [1, 2, 5, 16] {
             let (publisher, mut subscriber) = channel(capacity);
             for id in 0..20 {
                 publisher.publish(Publishing {
-                    citizen: census.citizen(id),
+                    tracked: counter.value(id),
                     publisher: Some(publisher.downgrade()),
                 });
                 let got = loop {
@@ -180,10 +177,10 @@ fn clone_publishes_many_laps() {
                         Err(error) => panic!("{error:?}"),
                     }
                 };
-                assert!(got.citizen.id() <= id);
+                assert!(got.tracked.id() <= id);
             }
             drop((publisher, subscriber));
-            assert_eq!(census.alive(), 0);
+            assert_eq!(counter.alive(), 0);
         }
     });
 }
@@ -295,8 +292,12 @@ const ACTS: [Act; 3] = [
     |weak| {
         if let Some(publisher) = weak.upgrade() {
             let mut waiting = publisher.subscribe();
-            let bell = Bell::new();
-            assert!(waiting.poll_recv(&mut Context::from_waker(&bell.waker())).is_pending());
+            let wake_counter = WakeCounter::new();
+            assert!(
+                waiting
+                    .poll_recv(&mut Context::from_waker(&wake_counter.waker()))
+                    .is_pending()
+            );
         }
     },
 ];
@@ -325,7 +326,7 @@ fn call_back(wake: Wake, ring: Act, on_drop: Act) {
             rings.fetch_add(1, Ordering::SeqCst);
             ring(&rung);
         };
-        let waker = Trap::waker(on_ring, move || on_drop(&dropped));
+        let waker = callback_waker(on_ring, move || on_drop(&dropped));
         assert_eq!(waiting.poll_recv(&mut Context::from_waker(&waker)), Poll::Pending);
     }
     publisher.publish(1);
@@ -338,7 +339,7 @@ fn call_back(wake: Wake, ring: Act, on_drop: Act) {
         while waiting.try_recv().is_ok() {}
         for _ in 0..3 {
             let dropped = publisher.downgrade();
-            let waker = Trap::waker(|| {}, move || on_drop(&dropped));
+            let waker = callback_waker(|| {}, move || on_drop(&dropped));
             let _ = waiting.poll_recv(&mut Context::from_waker(&waker));
         }
     }
@@ -346,7 +347,7 @@ fn call_back(wake: Wake, ring: Act, on_drop: Act) {
     let mut last = subscriber;
     let dropped = publisher.downgrade();
     while last.try_recv().is_ok() {}
-    let waker = Trap::waker(|| {}, move || on_drop(&dropped));
+    let waker = callback_waker(|| {}, move || on_drop(&dropped));
     let _ = last.poll_recv(&mut Context::from_waker(&waker));
     drop((waker, publisher));
     while last.try_recv() != Err(TryRecvError::Closed) {
@@ -362,7 +363,7 @@ fn a_waker_that_drops_the_other_waiters() {
         for _ in 0..5 {
             let mut one = subscriber.clone();
             let all = Arc::clone(&waiting);
-            let waker = Trap::waker(move || all.lock().unwrap().clear(), || {});
+            let waker = callback_waker(move || all.lock().unwrap().clear(), || {});
             assert!(one.poll_recv(&mut Context::from_waker(&waker)).is_pending());
             waiting.lock().unwrap().push(one);
         }

@@ -4,7 +4,6 @@
 
 #[path = "reference_model/claiming.rs"]
 mod claiming;
-mod common;
 #[path = "reference_model/held.rs"]
 mod held;
 #[path = "reference_model/model.rs"]

@@ -1,12 +1,9 @@
 //! Sequence numbers near every boundary: powers of two, multiples of the capacity, the documented end.
 
-mod common;
-
 use doorbell::ring::{
     BuildError, Builder, Lagged, MAX_SEQ, OnLag, Publisher, Start, Subscriber, TryRecvError, channel,
 };
-
-use crate::common::{must_panic, must_refuse, panic_as_told};
+use testkit::panics::{must_panic, panic_message, planned_panic};
 
 fn make(capacity: usize, first_seq: u64) -> (Publisher<u64>, Subscriber<u64>) {
     Builder::new(capacity)
@@ -42,7 +39,7 @@ fn tour(capacity: usize, first: u64) {
     assert_eq!(lagging.try_recv_seq(), Ok((first + span, first + span)));
     assert_eq!(lagging.backlog(), span - 1);
     // A batch over the boundary, with voids.
-    must_panic(|| publisher.publish_with(|_| panic_as_told()));
+    must_panic(|| publisher.publish_with(|_| planned_panic()));
     let values: Vec<_> = (next + 1..next + 1 + span).collect();
     assert_eq!(publisher.publish_batch(values), next + 1..next + 1 + span);
     let mut oldest = publisher.subscribe_from(Start::Oldest);
@@ -153,9 +150,9 @@ fn the_end_is_refused_and_hurts_nobody() {
             assert_eq!(publisher.publish(seq), seq);
         }
         for _ in 0..3 {
-            must_refuse(|| publisher.publish(0));
-            must_refuse(|| publisher.publish_with(|_| 0));
-            must_refuse(|| publisher.publish_batch([0, 0]));
+            panic_message(|| publisher.publish(0));
+            panic_message(|| publisher.publish_with(|_| 0));
+            panic_message(|| publisher.publish_batch([0, 0]));
         }
         assert_eq!(publisher.next_seq(), MAX_SEQ + 1);
         let kept = capacity.min(3) as u64;
@@ -173,7 +170,7 @@ fn the_end_is_refused_and_hurts_nobody() {
 #[test]
 fn a_batch_that_would_cross_the_end_is_refused() {
     let (publisher, mut subscriber) = make(8, MAX_SEQ - 2);
-    must_refuse(|| publisher.publish_batch([1, 2, 3, 4]));
+    panic_message(|| publisher.publish_batch([1, 2, 3, 4]));
     // Whether its seqs were claimed or not, nobody waits for them, and nothing of it shows.
     assert_eq!(subscriber.try_recv(), Err(TryRecvError::Empty));
     drop(publisher);
@@ -279,8 +276,8 @@ fn one_by_one_to_the_end() {
         assert_eq!(publisher.publish(seq), seq);
         assert_eq!(subscriber.try_recv_seq(), Ok((seq, seq)));
     }
-    must_refuse(|| publisher.publish(0));
-    must_refuse(|| publisher.publish_batch([0]));
+    panic_message(|| publisher.publish(0));
+    panic_message(|| publisher.publish_batch([0]));
     assert_eq!(publisher.publish_batch(Vec::new()), MAX_SEQ + 1..MAX_SEQ + 1);
     assert_eq!(subscriber.try_recv(), Err(TryRecvError::Empty));
     drop(publisher);

@@ -1,22 +1,24 @@
 //! Readers that hold on to a value and publishers that are stuck half-way, while others go on for many laps.
 
-mod common;
+mod audit;
 
 use std::sync::{Arc, Barrier};
 use std::thread;
 
 use doorbell::ring::{Builder, OnLag, Publisher, Start, Subscriber, TryRecvError, channel};
+use testkit::agreement::Agreement;
+use testkit::sealed::Identified;
+use testkit::sealed::Sealed;
+use testkit::threads::join_all;
 
-use crate::common::audit::{Roll, Signed, Way, follow, publish_all};
-use crate::common::join_all;
-use crate::common::sealed::Sealed;
+use crate::audit::{Way, follow, publish_all};
 
 #[test]
 fn held_references_outlast_many_laps() {
     const CAPACITY: u64 = 16;
     let (publisher, subscriber) = channel::<String>(CAPACITY as usize);
     for number in 0..CAPACITY {
-        publisher.publish(String::sign(9, number));
+        publisher.publish(String::identified(9, number));
     }
     let lapped = Arc::new(Barrier::new(4));
     let holders: Vec<_> = (0..3)
@@ -31,7 +33,7 @@ fn held_references_outlast_many_laps() {
                     let held = subscriber.try_recv_ref().unwrap();
                     lapped.wait();
                     while publisher.next_seq() < 60 * CAPACITY {
-                        assert_eq!(held.signature(), (9, 0));
+                        assert_eq!(held.identity(), (9, 0));
                     }
                     1
                 } else {
@@ -39,7 +41,7 @@ fn held_references_outlast_many_laps() {
                     lapped.wait();
                     while publisher.next_seq() < 60 * CAPACITY {
                         for (number, value) in (0..).zip(&held) {
-                            assert_eq!(value.signature(), (9, number));
+                            assert_eq!(value.identity(), (9, number));
                         }
                     }
                     held.len() as u64
@@ -61,7 +63,7 @@ fn held_references_outlast_many_laps() {
             let publisher = publisher.clone();
             thread::spawn(move || {
                 for number in 0..40 * CAPACITY {
-                    publisher.publish(String::sign(me, number));
+                    publisher.publish(String::identified(me, number));
                 }
             })
         })
@@ -96,16 +98,16 @@ fn publishers_stuck_in_their_closure_hold_up_nobody() {
         // They hold seqs 1 to `stuck`; the others go on for many laps.
         assert_eq!(publisher.next_seq(), stuck + 1);
         assert_eq!(first.try_recv(), Err(TryRecvError::Empty));
-        let roll = Arc::new(Roll::new(1, (stuck + 2 * 50 * CAPACITY) as usize));
+        let agreement = Arc::new(Agreement::new(1, (stuck + 2 * 50 * CAPACITY) as usize));
         let mut late = publisher.subscribe_from(Start::After(stuck));
         let reader = {
-            let roll = Arc::clone(&roll);
-            thread::spawn(move || follow(&mut late, &roll, Way::BlockingBatch, |_| false))
+            let agreement = Arc::clone(&agreement);
+            thread::spawn(move || follow(&mut late, &agreement, Way::BlockingBatch))
         };
         let writers: Vec<_> = (0..2)
             .map(|me| {
-                let (publisher, roll) = (publisher.clone(), Arc::clone(&roll));
-                thread::spawn(move || publish_all(&publisher, me, 50 * CAPACITY, &roll))
+                let (publisher, agreement) = (publisher.clone(), Arc::clone(&agreement));
+                thread::spawn(move || publish_all(&publisher, me, 50 * CAPACITY, &agreement))
             })
             .collect();
         join_all(writers);

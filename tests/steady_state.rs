@@ -1,12 +1,7 @@
 //! No call asks for memory once the channel is warm: counted on the thread that makes the call.
 
-#[path = "common/alloc.rs"]
-mod alloc;
-mod common;
-
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,10 +10,12 @@ use doorbell::ring::{
     Builder, Publisher, RecvTimeoutError, Start, Subscriber, TryRecvError, WaitStrategy, Wake, channel,
 };
 use futures::Stream;
+use testkit::alloc::{CountingAllocator, allocations};
+use testkit::threads::{eventually, must_end};
+use testkit::wakers::WakeCounter;
 
-use crate::alloc::allocations;
-use crate::common::wakers::Tally;
-use crate::common::{eventually, must_end};
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 type Words = [u64; 4];
 
@@ -197,8 +194,8 @@ fn parked_and_woken_with(wake: Wake, backstop: bool, parked: usize) {
         .unwrap();
     let mut waiting: Vec<_> = (0..parked)
         .map(|_| {
-            let tally = Tally::new();
-            (subscriber.clone(), Waker::from(Arc::clone(&tally)), tally)
+            let wake_counter = WakeCounter::new();
+            (subscriber.clone(), wake_counter.waker(), wake_counter)
         })
         .collect();
     drop(subscriber);
@@ -217,13 +214,13 @@ fn parked_and_woken_with(wake: Wake, backstop: bool, parked: usize) {
             );
         }
     });
-    assert!(waiting[0].2.rings() > 0);
+    assert!(waiting[0].2.wakes() > 0);
 }
 
 #[test]
 fn cancelled_waits() {
     let (publisher, mut subscriber) = channel::<Words>(16);
-    let waker = Waker::from(Tally::new());
+    let waker = WakeCounter::new().waker();
     steady("a cancelled recv", |_| {
         let mut wait = pin!(subscriber.recv());
         assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());

@@ -1,39 +1,41 @@
 //! Real threads, more of them than cores: order, exactly-once, conservation, integrity, and every value dropped once.
 
-mod common;
+mod audit;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use doorbell::ring::{Builder, OnLag, Publisher, Start, Subscriber, TryRecvError, channel};
+use testkit::agreement::Agreement;
+use testkit::random::Rng;
+use testkit::sealed::{Identified, Sealed};
+use testkit::threads::join_all;
+use testkit::tracked::DropCounter;
 
-use crate::common::audit::{Account, Roll, Signed, WAYS, Way, follow, publish_all};
-use crate::common::census::Census;
-use crate::common::sealed::Sealed;
-use crate::common::{Dice, join_all};
+use crate::audit::{Outcome, WAYS, Way, follow, publish_all};
 
 /// How much work; less where every step is slow.
 const EVENTS: u64 = if cfg!(miri) { 50 } else { 40_000 };
 
 /// Some publishers against one subscriber for each way to receive.
-fn many_to_many<T: Signed>(capacity: usize, publishers: u64, on_lag: OnLag, first_seq: u64, events: u64) {
+fn many_to_many<T: Identified>(capacity: usize, publishers: u64, on_lag: OnLag, first_seq: u64, events: u64) {
     let total = publishers * events;
-    let roll = Arc::new(Roll::new(first_seq, total as usize));
+    let agreement = Arc::new(Agreement::new(first_seq, total as usize));
     let builder = Builder::new(capacity).on_lag(on_lag).first_seq(first_seq);
     let (publisher, subscriber) = builder.channel::<T>().unwrap();
     let readers: Vec<_> = WAYS
         .iter()
         .map(|way| {
-            let (mut subscriber, roll, way) = (subscriber.clone(), Arc::clone(&roll), *way);
-            thread::spawn(move || follow(&mut subscriber, &roll, way, |_| false))
+            let (mut subscriber, agreement, way) = (subscriber.clone(), Arc::clone(&agreement), *way);
+            thread::spawn(move || follow(&mut subscriber, &agreement, way))
         })
         .collect();
     drop(subscriber);
     let writers: Vec<_> = (0..publishers)
         .map(|me| {
-            let (publisher, roll) = (publisher.clone(), Arc::clone(&roll));
-            thread::spawn(move || publish_all(&publisher, me, events, &roll))
+            let (publisher, agreement) = (publisher.clone(), Arc::clone(&agreement));
+            thread::spawn(move || publish_all(&publisher, me, events, &agreement))
         })
         .collect();
     let voids: u64 = join_all(writers).into_iter().sum();
@@ -75,24 +77,24 @@ fn tiny_capacities_under_contention() {
 #[test]
 fn nothing_is_lost_while_everything_fits() {
     let total = 3 * EVENTS / 4;
-    let roll = Arc::new(Roll::new(1, total as usize));
+    let agreement = Arc::new(Agreement::new(1, total as usize));
     let (publisher, subscriber) = channel::<Sealed>(total as usize);
     let readers: Vec<_> = WAYS
         .iter()
         .map(|way| {
-            let (mut subscriber, roll, way) = (subscriber.clone(), Arc::clone(&roll), *way);
-            thread::spawn(move || follow(&mut subscriber, &roll, way, |_| false))
+            let (mut subscriber, agreement, way) = (subscriber.clone(), Arc::clone(&agreement), *way);
+            thread::spawn(move || follow(&mut subscriber, &agreement, way))
         })
         .collect();
     let writers: Vec<_> = (0..3)
         .map(|me| {
-            let (publisher, roll) = (publisher.clone(), Arc::clone(&roll));
-            thread::spawn(move || publish_all(&publisher, me, total / 3, &roll))
+            let (publisher, agreement) = (publisher.clone(), Arc::clone(&agreement));
+            thread::spawn(move || publish_all(&publisher, me, total / 3, &agreement))
         })
         .collect();
     let void: u64 = join_all(writers).into_iter().sum();
     drop(publisher);
-    let whole = Account {
+    let whole = Outcome {
         received: total - void,
         skipped: 0,
         void,
@@ -107,27 +109,27 @@ fn nothing_is_lost_while_everything_fits() {
 #[test]
 fn one_publisher_ten_subscribers() {
     let total = 4 * EVENTS;
-    let roll = Arc::new(Roll::new(1, total as usize));
+    let agreement = Arc::new(Agreement::new(1, total as usize));
     let (publisher, subscriber) = channel::<String>(128);
     let readers: Vec<_> = WAYS
         .iter()
         .map(|way| {
-            let (mut subscriber, roll, way) = (subscriber.clone(), Arc::clone(&roll), *way);
-            thread::spawn(move || follow(&mut subscriber, &roll, way, |_| false))
+            let (mut subscriber, agreement, way) = (subscriber.clone(), Arc::clone(&agreement), *way);
+            thread::spawn(move || follow(&mut subscriber, &agreement, way))
         })
         .collect();
     let mut number = 0;
     while number < total {
         if number % 7 == 0 {
             let batch: Vec<_> = (number..total.min(number + 20))
-                .map(|number| String::sign(0, number))
+                .map(|number| String::identified(0, number))
                 .collect();
             let seqs = publisher.publish_batch(batch);
             assert_eq!(seqs.start, number + 1);
             number = seqs.end - 1;
         } else {
-            let seq = publisher.publish(String::sign(0, number));
-            roll.value(seq, (0, number));
+            let seq = publisher.publish(String::identified(0, number));
+            agreement.value(seq, (0, number));
             number += 1;
         }
     }
@@ -161,17 +163,17 @@ fn subscribers_come_and_go() {
         .map(|me| {
             let (publisher, mut subscriber) = (publisher.clone(), subscriber.clone());
             thread::spawn(move || {
-                let mut dice = Dice::new(me);
+                let mut rng = Rng::with_seed(me);
                 for _ in 0..ROUNDS {
                     let next = publisher.next_seq();
-                    subscriber = match dice.below(5) {
+                    subscriber = match rng.u64(..5) {
                         0 => publisher.subscribe(),
                         1 => publisher.subscribe_from(Start::Oldest),
-                        2 => publisher.subscribe_from(Start::After(next.saturating_sub(1 + dice.below(200)))),
+                        2 => publisher.subscribe_from(Start::After(next.saturating_sub(1 + rng.u64(..200)))),
                         3 => subscriber.clone(),
                         _ => subscriber.resubscribe(),
                     };
-                    visit(&mut subscriber, WAYS[dice.below(10) as usize], dice.below(120));
+                    visit(&mut subscriber, WAYS[rng.u64(..10) as usize], rng.u64(..120));
                 }
             })
         })
@@ -183,7 +185,7 @@ fn subscribers_come_and_go() {
     assert_eq!(publisher.subscriber_count(), 1);
 }
 
-/// Receives a little; the roll is left out, for there is no end to the seqs.
+/// Receives a little; the agreement is left out, for there is no end to the seqs.
 fn visit(subscriber: &mut Subscriber<Sealed>, way: Way, enough: u64) {
     let start = subscriber.position();
     let before = subscriber.stats();
@@ -208,21 +210,21 @@ fn visit(subscriber: &mut Subscriber<Sealed>, way: Way, enough: u64) {
 
 #[test]
 fn every_value_is_dropped_once_whatever_happens() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     let next = Arc::new(AtomicU64::new(0));
     for capacity in [1, 4, 33] {
         let (publisher, subscriber) = channel(capacity);
         let writers: Vec<_> = (0..3)
             .map(|_| {
-                let (publisher, census, next) = (publisher.clone(), census.clone(), Arc::clone(&next));
+                let (publisher, counter, next) = (publisher.clone(), counter.clone(), Arc::clone(&next));
                 thread::spawn(move || {
                     for turn in 0..EVENTS / 6 {
                         let id = next.fetch_add(1, Ordering::Relaxed);
                         if turn % 50 == 0 {
-                            let batch: Vec<_> = (0..20).map(|_| census.citizen(id)).collect();
+                            let batch: Vec<_> = (0..20).map(|_| counter.value(id)).collect();
                             publisher.publish_batch(batch);
                         } else {
-                            publisher.publish(census.citizen(id));
+                            publisher.publish(counter.value(id));
                         }
                     }
                 })
@@ -250,7 +252,7 @@ fn every_value_is_dropped_once_whatever_happens() {
         drop((publisher, subscriber));
         join_all(writers);
         join_all(readers);
-        assert_eq!(census.alive(), 0);
+        assert_eq!(counter.alive(), 0);
     }
-    assert!(census.born() >= EVENTS);
+    assert!(counter.created() >= EVENTS);
 }

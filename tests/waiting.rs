@@ -1,7 +1,5 @@
 //! Waiting on tokio, on another executor and on bare threads: nobody is forgotten, whatever the others do.
 
-mod common;
-
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use doorbell::ring::{Builder, Publisher, RecvTimeoutError, Subscriber, TryRecvError, WaitStrategy, Wake, channel};
 use futures::StreamExt;
-
-use crate::common::wakers::Bell;
-use crate::common::{Dice, eventually, join_all, may_panic, must_end, panic_as_told};
+use testkit::panics::{may_panic, planned_panic};
+use testkit::random::Rng;
+use testkit::threads::{eventually, join_all, must_end};
+use testkit::wakers::WakeCounter;
 
 const MESSAGES: u64 = if cfg!(miri) { 5 } else { 150 };
 
@@ -221,17 +220,17 @@ fn woken_tasks_on_a_blocked_runtime_hold_up_nobody() {
             let (publisher, subscriber) = channel(8);
             // First in line are tasks that will be woken and cannot run; behind them others, of every kind.
             let blocked = block_a_runtime(&subscriber, tasks);
-            let mut bells: Vec<_> = (0..20).map(|_| (subscriber.clone(), Bell::new())).collect();
-            for (subscriber, bell) in &mut bells {
+            let mut bells: Vec<_> = (0..20).map(|_| (subscriber.clone(), WakeCounter::new())).collect();
+            for (subscriber, wake_counter) in &mut bells {
                 assert!(
                     subscriber
-                        .poll_recv(&mut Context::from_waker(&bell.waker()))
+                        .poll_recv(&mut Context::from_waker(&wake_counter.waker()))
                         .is_pending()
                 );
             }
             publisher.publish(7);
-            for (subscriber, bell) in &mut bells {
-                bell.wait_beyond(0);
+            for (subscriber, wake_counter) in &mut bells {
+                wake_counter.wait_beyond(0);
                 assert_eq!(subscriber.try_recv(), Ok(7));
             }
             // All of that while the runtime is stuck.
@@ -343,11 +342,11 @@ fn cancelled_receives_lose_nothing() {
             .map(|seed| {
                 let mut subscriber = subscriber.clone();
                 runtime.spawn(async move {
-                    let mut dice = Dice::new(seed);
+                    let mut rng = Rng::with_seed(seed);
                     let (mut next, mut cancelled) = (0, 0u64);
                     while next < 2_000 {
                         // Polled once or a few times, and then given up.
-                        let mut polls = dice.below(3);
+                        let mut polls = rng.u64(..3);
                         let given_up = poll_fn(|cx| {
                             if polls == 0 {
                                 return Poll::Ready(());
@@ -400,7 +399,7 @@ fn a_wait_begun_while_its_event_is_being_built() {
                                 claimed.send(()).unwrap();
                                 released.recv().unwrap();
                                 if panics {
-                                    panic_as_told();
+                                    planned_panic();
                                 }
                                 1
                             })
@@ -408,9 +407,13 @@ fn a_wait_begun_while_its_event_is_being_built() {
                     })
                 };
                 is_claimed.recv().unwrap();
-                let bell = Bell::new();
+                let wake_counter = WakeCounter::new();
                 let mut waiting = subscriber.clone();
-                assert!(waiting.poll_recv(&mut Context::from_waker(&bell.waker())).is_pending());
+                assert!(
+                    waiting
+                        .poll_recv(&mut Context::from_waker(&wake_counter.waker()))
+                        .is_pending()
+                );
                 let threads = [1, 2].map(|_| {
                     let mut subscriber = subscriber.clone();
                     thread::spawn(move || subscriber.recv_blocking())
@@ -426,9 +429,9 @@ fn a_wait_begun_while_its_event_is_being_built() {
                 // The task goes first: it may be the one who has to wake the threads.
                 let mut rings = 0;
                 loop {
-                    match waiting.poll_recv(&mut Context::from_waker(&bell.waker())) {
+                    match waiting.poll_recv(&mut Context::from_waker(&wake_counter.waker())) {
                         Poll::Ready(got) => break assert_eq!(got, Ok(expected)),
-                        Poll::Pending => rings = bell.wait_beyond(rings),
+                        Poll::Pending => rings = wake_counter.wait_beyond(rings),
                     }
                 }
                 assert_eq!(join_all(threads), [Ok(expected); 2]);
@@ -441,16 +444,20 @@ fn a_wait_begun_while_its_event_is_being_built() {
 fn a_blocking_receive_after_a_pending_poll() {
     must_end(|| {
         let (publisher, mut subscriber) = channel(4);
-        let bell = Bell::new();
+        let wake_counter = WakeCounter::new();
         assert!(
             subscriber
-                .poll_recv(&mut Context::from_waker(&bell.waker()))
+                .poll_recv(&mut Context::from_waker(&wake_counter.waker()))
                 .is_pending()
         );
         let mut cancelled = subscriber.clone();
         {
             let mut wait = pin!(cancelled.recv());
-            assert!(wait.as_mut().poll(&mut Context::from_waker(&bell.waker())).is_pending());
+            assert!(
+                wait.as_mut()
+                    .poll(&mut Context::from_waker(&wake_counter.waker()))
+                    .is_pending()
+            );
         }
         let waiter = thread::spawn(move || (subscriber.recv_blocking(), subscriber));
         publisher.publish(5);

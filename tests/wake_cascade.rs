@@ -1,16 +1,13 @@
 //! Who is woken, by whom and how many at a time. Without the backstop thread all of it happens on one thread, so counts are exact.
 
-mod common;
-
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use doorbell::ring::{Builder, Publisher, Recv, Subscriber, TryRecvError, Wake};
-
-use crate::common::wakers::{Bell, Tally};
-use crate::common::{must_panic, panic_as_told};
+use testkit::panics::{must_panic, planned_panic};
+use testkit::wakers::WakeCounter;
 
 /// The most that a publish may wake by itself, by the contract.
 const BY_PUBLISH: usize = 2;
@@ -20,17 +17,17 @@ const BY_WAITER: usize = 8;
 /// A subscriber that waits, and how often it was rung.
 struct Waiter {
     subscriber: Subscriber<u64>,
-    tally: Arc<Tally>,
+    wake_counter: Arc<WakeCounter>,
     waker: Waker,
 }
 
 impl Waiter {
     fn new(subscriber: &Subscriber<u64>) -> Self {
-        let tally = Tally::new();
+        let wake_counter = WakeCounter::new();
         Self {
             subscriber: subscriber.clone(),
-            waker: Waker::from(Arc::clone(&tally)),
-            tally,
+            waker: wake_counter.waker(),
+            wake_counter,
         }
     }
 
@@ -41,7 +38,7 @@ impl Waiter {
     }
 
     fn is_rung(&self) -> bool {
-        self.tally.rings() > 0
+        self.wake_counter.wakes() > 0
     }
 }
 
@@ -64,13 +61,13 @@ fn wake_all_rings_everybody_within_the_publish() {
         for count in [1, 2, 8, 9, 300] {
             let (publisher, mut waiters) = parked(count, Wake::All, backstop);
             publisher.publish(1);
-            assert!(waiters.iter().all(|waiter| waiter.tally.rings() == 1));
+            assert!(waiters.iter().all(|waiter| waiter.wake_counter.wakes() == 1));
             for waiter in &mut waiters {
                 assert_eq!(waiter.poll(), Poll::Ready(1));
                 assert!(waiter.poll().is_pending());
             }
             publisher.publish_batch([2, 3]);
-            assert!(waiters.iter().all(|waiter| waiter.tally.rings() == 2));
+            assert!(waiters.iter().all(|waiter| waiter.wake_counter.wakes() == 2));
         }
     }
 }
@@ -95,7 +92,7 @@ fn a_publish_rings_a_few_and_these_ring_the_rest() {
         }
         assert_eq!(known, count, "the chain broke");
         assert!(
-            waiters.iter().all(|waiter| waiter.tally.rings() == 1),
+            waiters.iter().all(|waiter| waiter.wake_counter.wakes() == 1),
             "somebody was rung twice"
         );
     }
@@ -123,7 +120,7 @@ fn a_woken_subscriber_whose_task_panics_cascades() {
     let_go(50, |waiter| {
         must_panic(move || {
             let _waiter = waiter;
-            panic_as_told()
+            planned_panic()
         });
     });
 }
@@ -160,15 +157,15 @@ fn a_woken_future_that_is_dropped_cascades() {
     let mut waits: Vec<(Pin<Box<Recv<'_, u64>>>, _)> = subscribers
         .iter_mut()
         .map(|subscriber| {
-            let (mut wait, tally) = (Box::pin(subscriber.recv()), Tally::new());
-            let waker = Waker::from(Arc::clone(&tally));
+            let (mut wait, wake_counter) = (Box::pin(subscriber.recv()), WakeCounter::new());
+            let waker = wake_counter.waker();
             assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            (wait, tally)
+            (wait, wake_counter)
         })
         .collect();
     publisher.publish(1);
     let mut gone = 0;
-    while let Some(index) = waits.iter().position(|(_, tally)| tally.rings() > 0) {
+    while let Some(index) = waits.iter().position(|(_, wake_counter)| wake_counter.wakes() > 0) {
         // Given up without ever being polled again.
         drop(waits.swap_remove(index));
         gone += 1;
@@ -212,7 +209,7 @@ fn stuck_waiters_wait_for_the_next_publish_without_a_watchdog() {
     }
     assert_eq!(known, 20);
     assert!(
-        waiters.iter().all(|waiter| waiter.tally.rings() == 1),
+        waiters.iter().all(|waiter| waiter.wake_counter.wakes() == 1),
         "one ring is enough until it runs"
     );
 }
@@ -226,18 +223,18 @@ fn the_watchdog_wakes_for_stuck_waiters() {
         assert!(waiter.poll().is_pending());
     }
     for round in 1..=5 {
-        let mut others: Vec<_> = (0..100).map(|_| (publisher.subscribe(), Bell::new())).collect();
-        for (subscriber, bell) in &mut others {
+        let mut others: Vec<_> = (0..100).map(|_| (publisher.subscribe(), WakeCounter::new())).collect();
+        for (subscriber, wake_counter) in &mut others {
             assert!(
                 subscriber
-                    .poll_recv(&mut Context::from_waker(&bell.waker()))
+                    .poll_recv(&mut Context::from_waker(&wake_counter.waker()))
                     .is_pending()
             );
         }
         publisher.publish(round);
-        for (subscriber, bell) in &mut others {
-            bell.wait_beyond(0);
-            assert_eq!(bell.rings(), 1);
+        for (subscriber, wake_counter) in &mut others {
+            wake_counter.wait_beyond(0);
+            assert_eq!(wake_counter.wakes(), 1);
             assert_eq!(subscriber.try_recv(), Ok(round));
         }
     }
@@ -250,7 +247,7 @@ fn the_watchdog_wakes_for_stuck_waiters() {
 fn polling_again_with_another_waker_replaces_the_first() {
     let (publisher, mut waiters) = parked(1, Wake::Cascade, true);
     let waiter = &mut waiters[0];
-    let second = Tally::new();
+    let second = WakeCounter::new();
     let waker = Waker::from(Arc::clone(&second));
     assert!(
         waiter
@@ -266,7 +263,7 @@ fn polling_again_with_another_waker_replaces_the_first() {
             .is_pending()
     );
     publisher.publish(1);
-    assert_eq!((waiter.tally.rings(), second.rings()), (0, 1));
+    assert_eq!((waiter.wake_counter.wakes(), second.wakes()), (0, 1));
     assert_eq!(waiter.poll(), Poll::Ready(1));
 }
 
@@ -286,14 +283,14 @@ fn nobody_is_rung_without_a_reason() {
     }
     // They do not wait now, so nobody is told of the next.
     publisher.publish(2);
-    assert!(waiters.iter().all(|waiter| waiter.tally.rings() == 1));
+    assert!(waiters.iter().all(|waiter| waiter.wake_counter.wakes() == 1));
 }
 
 #[test]
 fn a_void_wakes_and_lets_wait_again() {
     for wake in [Wake::Cascade, Wake::All] {
         let (publisher, mut waiters) = parked(3, wake, false);
-        must_panic(|| publisher.publish_with(|_| panic_as_told()));
+        must_panic(|| publisher.publish_with(|_| planned_panic()));
         // Whether a void is worth a ring or not: whoever waits still gets what comes next.
         for waiter in &mut waiters {
             assert!(waiter.poll().is_pending());
@@ -313,8 +310,8 @@ fn a_void_wakes_and_lets_wait_again() {
 fn a_cancelled_wait_costs_at_most_one_empty_ring() {
     let (publisher, subscriber) = Builder::new(8).wake_watchdog(false).channel::<u64>().unwrap();
     let mut subscriber = subscriber;
-    let tally = Tally::new();
-    let waker = Waker::from(Arc::clone(&tally));
+    let wake_counter = WakeCounter::new();
+    let waker = wake_counter.waker();
     for round in 1..=100 {
         {
             let mut wait = pin!(subscriber.recv());
@@ -323,5 +320,5 @@ fn a_cancelled_wait_costs_at_most_one_empty_ring() {
         publisher.publish(round);
         assert_eq!(subscriber.try_recv(), Ok(round));
     }
-    assert!(tally.rings() <= 1);
+    assert!(wake_counter.wakes() <= 1);
 }

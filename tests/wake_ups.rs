@@ -1,15 +1,13 @@
 //! Thousands of waits and publications that race each other: no wake-up is lost.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use doorbell::ring::{Builder, Subscriber, Wake, channel};
-
-use crate::common::{Dice, PATIENCE, block_on, join_all, must_end};
+use testkit::random::Rng;
+use testkit::threads::{PATIENCE, block_on, join_all, must_end};
 
 /// Threads that park for each message, thousands of times, with no pause of the publisher but to let them.
 fn park_and_publish(make: impl Fn() -> (Box<dyn FnMut(u64) + Send>, Subscriber<u64>), readers: usize, rounds: u64) {
@@ -31,14 +29,14 @@ fn park_and_publish(make: impl Fn() -> (Box<dyn FnMut(u64) + Send>, Subscriber<u
             })
         })
         .collect();
-    let mut dice = Dice::new(readers as u64);
+    let mut rng = Rng::with_seed(readers as u64);
     for round in 0..rounds {
         publish(round);
         let give_up = Instant::now() + PATIENCE;
         while arrived.load(Ordering::Acquire) < (round + 1) * readers as u64 {
             assert!(Instant::now() < give_up, "a lost wake-up in round {round}");
             // Sometimes the readers have long parked when the next message comes, sometimes they are about to.
-            if dice.below(4) == 0 {
+            if rng.u64(..4) == 0 {
                 thread::yield_now()
             } else {
                 std::hint::spin_loop()

@@ -1,6 +1,6 @@
 //! An iterator that need not keep its word.
 
-use crate::common::panic_as_told;
+use testkit::panics::planned_panic;
 
 /// An iterator that claims one length and yields another, or panics at the end.
 pub(crate) struct Claiming<I> {
@@ -15,7 +15,7 @@ impl<I: Iterator> Iterator for Claiming<I> {
     fn next(&mut self) -> Option<I::Item> {
         let value = self.values.next();
         if value.is_none() && self.panics {
-            panic_as_told();
+            planned_panic();
         }
         value
     }

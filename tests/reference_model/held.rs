@@ -1,6 +1,7 @@
 //! References and batches that are kept while others publish.
 
-use crate::common::census::Citizen;
+use testkit::tracked::Tracked;
+
 use crate::model::Answer;
 use crate::receive;
 use crate::rig::Rig;
@@ -50,7 +51,7 @@ impl Rig {
         match follower.real.try_recv_batch(max) {
             Ok(mut batch) => {
                 assert!(matches!(foretold, Answer::Value { .. }), "a batch, but {foretold:?}");
-                let mut held: Vec<(u64, &Citizen)> = Vec::new();
+                let mut held: Vec<(u64, &Tracked)> = Vec::new();
                 held.extend((0..before).map_while(|_| batch.next_seq()));
                 assert!(held.len() >= before.min(1), "an empty batch");
                 (0..publishes).for_each(|turn| self.publish(turn));

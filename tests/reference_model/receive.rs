@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use doorbell::ring::{Batch, Lagged, RecvError, RecvTimeoutError, TryRecvError};
 use futures::Stream;
+use testkit::threads::poll_once;
+use testkit::tracked::Tracked;
 
-use crate::common::census::Citizen;
-use crate::common::poll_once;
 use crate::model::{Answer, Ledger};
 use crate::ops::Form;
 use crate::rig::Follower;
 
 /// What a receive told, in the reference's words.
-pub(crate) fn answer(result: Result<(u64, Citizen), TryRecvError>) -> Answer {
+pub(crate) fn answer(result: Result<(u64, Tracked), TryRecvError>) -> Answer {
     match result {
         Ok((seq, value)) => Answer::Value { seq, id: value.id() },
         Err(TryRecvError::Empty) => Answer::Empty,
@@ -65,7 +65,7 @@ pub(crate) fn receive(follower: &mut Follower, ledger: &Ledger, form: Form) {
         _ => 0,
     };
     let real = &mut follower.real;
-    let with_seq = |value: Citizen| (seq, value);
+    let with_seq = |value: Tracked| (seq, value);
     let result = match form {
         Form::Blocking | Form::BlockingRef | Form::BlockingBatch { .. } | Form::Iter(_) if would_block => {
             real.try_recv_seq()
@@ -103,14 +103,14 @@ pub(crate) fn receive(follower: &mut Follower, ledger: &Ledger, form: Form) {
     follower.accept(ledger, answer(result));
 }
 
-type Batched<'a> = Result<Batch<'a, Citizen>, TryRecvError>;
+type Batched<'a> = Result<Batch<'a, Tracked>, TryRecvError>;
 
 fn batch(
     follower: &mut Follower,
     ledger: &Ledger,
     max: usize,
     take: usize,
-    open: impl for<'a> FnOnce(&'a mut doorbell::ring::Subscriber<Citizen>) -> Batched<'a>,
+    open: impl for<'a> FnOnce(&'a mut doorbell::ring::Subscriber<Tracked>) -> Batched<'a>,
 ) {
     let foretold = follower.model.foretell(ledger);
     let ahead = follower.model.values_ahead(ledger, max.min(64));
@@ -129,7 +129,7 @@ fn batch(
                     });
                     got.extend(seqs.zip(folded));
                 } else {
-                    got.extend(seqs.zip(batch.take(take - so_far).map(Citizen::id)));
+                    got.extend(seqs.zip(batch.take(take - so_far).map(Tracked::id)));
                 }
             }
             if max > 0 {

@@ -1,24 +1,24 @@
 //! Does every operation on a real channel and on the reference, and compares.
 
 use doorbell::ring::{MAX_SEQ, Publisher, Start, Subscriber, SubscriberStats, WeakPublisher};
+use testkit::panics::{may_panic, planned_panic};
+use testkit::tracked::{DropCounter, Tracked};
 
 use crate::claiming::Claiming;
-use crate::common::census::{Census, Citizen};
-use crate::common::{may_panic, panic_as_told};
 use crate::model::{Answer, Entry, Ledger, Reader};
 use crate::ops::{From, Inner, Op, Script};
 use crate::receive;
 
 /// A subscriber and what the reference knows about it.
 pub(crate) struct Follower {
-    pub(crate) real: Subscriber<Citizen>,
+    pub(crate) real: Subscriber<Tracked>,
     pub(crate) model: Reader,
     /// What the statistics held when this subscriber began.
     base: SubscriberStats,
 }
 
 impl Follower {
-    fn new(real: Subscriber<Citizen>, start: u64) -> Self {
+    fn new(real: Subscriber<Tracked>, start: u64) -> Self {
         assert_eq!(real.position(), start, "starts elsewhere");
         let base = real.stats();
         Self {
@@ -65,11 +65,11 @@ impl Follower {
 
 /// A real channel beside its reference.
 pub(crate) struct Rig {
-    publishers: Vec<Publisher<Citizen>>,
-    weak: WeakPublisher<Citizen>,
+    publishers: Vec<Publisher<Tracked>>,
+    weak: WeakPublisher<Tracked>,
     pub(crate) followers: Vec<Follower>,
     pub(crate) ledger: Ledger,
-    census: Census,
+    counter: DropCounter,
     next_id: u64,
 }
 
@@ -82,7 +82,7 @@ impl Rig {
             publishers: vec![publisher],
             followers: vec![Follower::new(subscriber, script.first_seq)],
             ledger: Ledger::new(script.capacity as u64, script.first_seq, script.policy()),
-            census: Census::new(),
+            counter: DropCounter::new(),
             next_id: 0,
         };
         rig.run(&script.ops);
@@ -95,9 +95,9 @@ impl Rig {
             self.check();
         }
         self.drain();
-        let census = self.census.clone();
+        let counter = self.counter.clone();
         drop(self);
-        assert_eq!(census.alive(), 0, "every value is dropped exactly once");
+        assert_eq!(counter.alive(), 0, "every value is dropped exactly once");
     }
 
     /// After the last publisher everybody gets what is retained, and then the end.
@@ -139,7 +139,7 @@ impl Rig {
     }
 
     /// The publisher that `by` picks, if one is left.
-    fn publisher(&self, by: usize) -> Option<&Publisher<Citizen>> {
+    fn publisher(&self, by: usize) -> Option<&Publisher<Tracked>> {
         self.publishers.get(by % self.publishers.len().max(1))
     }
 
@@ -147,16 +147,16 @@ impl Rig {
         self.ledger.next_seq() + count as u64 <= MAX_SEQ + 1
     }
 
-    fn citizen(&mut self) -> (u64, Citizen) {
+    fn new_value(&mut self) -> (u64, Tracked) {
         self.next_id += 1;
-        (self.next_id, self.census.citizen(self.next_id))
+        (self.next_id, self.counter.value(self.next_id))
     }
 
     pub(crate) fn publish(&mut self, by: usize) {
         if self.ledger.closed || !self.fits(1) {
             return;
         }
-        let (id, value) = self.citizen();
+        let (id, value) = self.new_value();
         let told = self.publisher(by).map(|publisher| publisher.publish(value));
         let seq = self.ledger.claim();
         self.ledger.finish(seq, Entry::Value(id));
@@ -167,12 +167,12 @@ impl Rig {
         if self.ledger.closed || !self.fits(1) {
             return;
         }
-        let (id, value) = self.citizen();
+        let (id, value) = self.new_value();
         let seq = self.ledger.claim();
         let publish = |told: u64| {
             assert_eq!(told, seq);
             if panics {
-                panic_as_told();
+                planned_panic();
             }
             value
         };
@@ -193,7 +193,7 @@ impl Rig {
         if !self.fits(1 + most) {
             return;
         }
-        let (id, value) = self.citizen();
+        let (id, value) = self.new_value();
         let mut seq = 0;
         let around = |told: u64| {
             seq = self.ledger.claim();
@@ -206,7 +206,7 @@ impl Rig {
                 }
             }
             if panics {
-                panic_as_told();
+                planned_panic();
             }
             value
         };
@@ -221,11 +221,11 @@ impl Rig {
         }
         let first = self.next_id + 1;
         self.next_id += yields as u64;
-        let census = self.census.clone();
+        let counter = self.counter.clone();
         let batch = Claiming {
             claims,
             values: (first..first + yields as u64)
-                .map(|id| census.citizen(id))
+                .map(|id| counter.value(id))
                 .collect::<Vec<_>>()
                 .into_iter(),
             panics,

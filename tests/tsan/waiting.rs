@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use doorbell::ring::{Builder, Subscriber};
+use testkit::sealed::Sealed;
+use testkit::threads::join_all;
 
-use crate::common::join_all;
-use crate::common::sealed::Sealed;
 use crate::shared;
 
 const ROUNDS: u64 = 120;

@@ -4,20 +4,22 @@
 //! keeps whatever they share until then, because the sanitizer does not see through the standard library (nor through fences).
 //! With the argument `must-race` it plants a race instead: if that goes unreported, the suppressions hide too much.
 
-#[path = "../common/mod.rs"]
-mod common;
+mod audit;
+#[path = "tsan/planted.rs"]
 mod planted;
+#[path = "tsan/waiting.rs"]
 mod waiting;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use doorbell::ring::{Builder, OnLag, Start, TryRecvError, Wake, channel};
+use testkit::agreement::Agreement;
+use testkit::sealed::{Identified, Sealed};
+use testkit::threads::join_all;
+use testkit::tracked::DropCounter;
 
-use crate::common::audit::{Account, Roll, Signed, Way, follow, publish_all};
-use crate::common::census::Census;
-use crate::common::join_all;
-use crate::common::sealed::Sealed;
+use crate::audit::{Outcome, Way, follow, publish_all};
 
 /// The ways to receive that need no waker; `waiting` has the others.
 const WAYS: [Way; 7] = [
@@ -59,20 +61,20 @@ fn shared<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-fn everything_against_everything<T: Signed>(capacity: usize, on_lag: OnLag) {
-    let roll = shared(Roll::new(1, 3 * EVENTS as usize));
+fn everything_against_everything<T: Identified>(capacity: usize, on_lag: OnLag) {
+    let agreement = shared(Agreement::new(1, 3 * EVENTS as usize));
     let (publisher, subscriber) = Builder::new(capacity).on_lag(on_lag).channel::<T>().unwrap();
     let readers: Vec<_> = WAYS
         .into_iter()
         .map(|way| {
             let mut subscriber = subscriber.clone();
-            thread::spawn(move || follow(&mut subscriber, roll, way, |_| false))
+            thread::spawn(move || follow(&mut subscriber, agreement, way))
         })
         .collect();
     let writers: Vec<_> = (0..3)
         .map(|me| {
             let publisher = publisher.clone();
-            thread::spawn(move || publish_all(&publisher, me, EVENTS, roll))
+            thread::spawn(move || publish_all(&publisher, me, EVENTS, agreement))
         })
         .collect();
     let voids: u64 = join_all(writers).into_iter().sum();
@@ -85,21 +87,21 @@ fn everything_against_everything<T: Signed>(capacity: usize, on_lag: OnLag) {
 }
 
 fn one_publisher(capacity: usize) {
-    let roll = shared(Roll::new(1, 2 * EVENTS as usize));
+    let agreement = shared(Agreement::new(1, 2 * EVENTS as usize));
     let (publisher, subscriber) = channel::<String>(capacity);
     let readers: Vec<_> = WAYS
         .into_iter()
         .map(|way| {
             let mut subscriber = subscriber.clone();
-            thread::spawn(move || follow(&mut subscriber, roll, way, |_| false))
+            thread::spawn(move || follow(&mut subscriber, agreement, way))
         })
         .collect();
     for number in 0..EVENTS {
-        publisher.publish(String::sign(0, number));
-        publisher.publish_batch([String::sign(1, number)]);
+        publisher.publish(String::identified(0, number));
+        publisher.publish_batch([String::identified(1, number)]);
     }
     drop(publisher);
-    let accounts: Vec<Account> = join_all(readers);
+    let accounts: Vec<Outcome> = join_all(readers);
     assert!(accounts.iter().all(|account| account.end == 2 * EVENTS + 1));
     drop(subscriber);
 }
@@ -116,13 +118,13 @@ fn held_and_overwritten(capacity: usize) {
                     match subscriber.try_recv_batch(1 + me) {
                         Ok(batch) => {
                             let held: Vec<_> = batch.collect();
-                            let before: Vec<_> = held.iter().map(|value| value.signature()).collect();
+                            let before: Vec<_> = held.iter().map(|value| value.identity()).collect();
                             for _ in 0..3 {
                                 thread::yield_now();
                                 assert!(
                                     held.iter()
                                         .zip(&before)
-                                        .all(|(value, before)| value.signature() == *before)
+                                        .all(|(value, before)| value.identity() == *before)
                                 );
                             }
                             seen += held.len();
@@ -139,7 +141,7 @@ fn held_and_overwritten(capacity: usize) {
             let publisher = publisher.clone();
             thread::spawn(move || {
                 for number in 0..EVENTS {
-                    publisher.publish(String::sign(me, number));
+                    publisher.publish(String::identified(me, number));
                     if number % 16 == 0 {
                         thread::yield_now();
                     }
@@ -167,7 +169,7 @@ fn stuck_publishers(capacity: usize) {
                         while publisher.next_seq() < seq + 5 * capacity as u64 {
                             thread::yield_now();
                         }
-                        String::sign(me, number)
+                        String::identified(me, number)
                     });
                 }
                 claimed.fetch_add(1_000, Ordering::AcqRel);
@@ -177,14 +179,14 @@ fn stuck_publishers(capacity: usize) {
     let reader = {
         let mut subscriber = subscriber.clone();
         thread::spawn(move || {
-            while subscriber.try_recv_ref().map(|held| held.signature()) != Err(TryRecvError::Closed) {
+            while subscriber.try_recv_ref().map(|held| held.identity()) != Err(TryRecvError::Closed) {
                 thread::yield_now();
             }
         })
     };
     let mut number = 0;
     while claimed.load(Ordering::Acquire) < 3_000 {
-        publisher.publish(String::sign(9, number));
+        publisher.publish(String::identified(9, number));
         number += 1;
         thread::yield_now();
     }
@@ -195,14 +197,14 @@ fn stuck_publishers(capacity: usize) {
 }
 
 fn values_that_are_dropped() {
-    let census = Census::new();
+    let counter = DropCounter::new();
     let (publisher, subscriber) = channel(6);
     let mut threads = Vec::new();
     for me in 0..3 {
-        let (publisher, census) = (publisher.clone(), census.clone());
+        let (publisher, counter) = (publisher.clone(), counter.clone());
         threads.push(thread::spawn(move || {
             for number in 0..EVENTS {
-                publisher.publish(census.citizen(me << 32 | number));
+                publisher.publish(counter.value(me << 32 | number));
             }
         }));
         let mut subscriber = subscriber.clone();
@@ -217,7 +219,7 @@ fn values_that_are_dropped() {
     }
     join_all(threads);
     drop((publisher, subscriber));
-    assert_eq!(census.alive(), 0);
+    assert_eq!(counter.alive(), 0);
 }
 
 fn handles_that_come_and_go() {
