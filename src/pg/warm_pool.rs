@@ -1,7 +1,7 @@
-//! Connections of a pool, for operations that follow each other closely and do not wait long for a server that is back.
+//! A pool that reuses connections quickly and recovers quickly from an outage.
 //!
-//! A pool tries every connection that is given back to it, which costs a round trip. So one that has just done its work stays here
-//! for a moment: the next operation takes it as it is. Somebody else who waits for a connection comes first.
+//! sqlx pings every connection that is returned to its pool, which takes a round trip. A [`WarmPool`] keeps a connection for a
+//! moment after use, and the next operation takes it without a ping. It keeps none while an operation waits for the pool.
 
 use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
@@ -17,48 +17,48 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a connection waits here for the next operation.
-const WARM_FOR: Duration = Duration::from_millis(20);
+/// How long an unused connection is kept.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// How long operations hand a connection on to each other, before the pool may look after it.
-const KEEP: Duration = Duration::from_millis(100);
+/// How long a connection may be reused before it is returned to the pool, which checks it and enforces its lifetime.
+const MAX_REUSE: Duration = Duration::from_millis(100);
 
-/// A pool, and those of its connections that have just been used.
+/// A pool, and those of its connections that were just used.
 pub(crate) struct WarmPool {
     pub(crate) pool: PgPool,
-    most_warm: usize,
-    warm: Arc<Mutex<Warm>>,
-    back: Notify,
+    max_warm: usize,
+    warm: Arc<Mutex<WarmConnections>>,
+    reconnected: Notify,
 }
 
 #[derive(Default)]
-struct Warm {
-    connections: Vec<Resting>,
-    /// Operations that wait for the pool.
-    waiting: usize,
-    /// Whether somebody looks after `connections`.
-    is_tended: bool,
+struct WarmConnections {
+    idle: Vec<IdleConnection>,
+    /// How many operations wait for the pool.
+    waiters: usize,
+    /// Whether a task removes connections from `idle` in time.
+    has_reaper: bool,
 }
 
-struct Resting {
+struct IdleConnection {
     connection: Option<PoolConnection<Postgres>>,
-    taken_from_pool: Instant,
-    used: Instant,
+    acquired_at: Instant,
+    last_used: Instant,
     runtime: Handle,
 }
 
-impl Drop for Resting {
+impl Drop for IdleConnection {
     fn drop(&mut self) {
-        // A connection goes back to its pool by a task, wherever this is called.
+        // sqlx returns a connection to its pool in a task, so it needs a runtime.
         let _runtime = self.runtime.enter();
         self.connection = None;
     }
 }
 
-/// A connection that an operation uses. Dropped, it goes back to the pool, which tries it.
+/// A connection that is in use. Dropping it returns it to the pool, which pings it.
 pub(crate) struct PooledConnection {
     connection: PoolConnection<Postgres>,
-    taken_from_pool: Instant,
+    acquired_at: Instant,
 }
 
 impl Deref for PooledConnection {
@@ -76,59 +76,60 @@ impl DerefMut for PooledConnection {
 }
 
 impl WarmPool {
-    /// Of a pool that others use, too: one connection of it is never kept here.
+    /// For a pool that the application also uses. Keeps at most 4 connections, and never all of them.
     pub(crate) fn shared(pool: PgPool) -> Self {
-        let most_warm = pool.options().get_max_connections().saturating_sub(1).min(4);
-        Self::new(pool, most_warm as usize)
+        let max_warm = pool.options().get_max_connections().saturating_sub(1).min(4);
+        Self::new(pool, max_warm as usize)
     }
 
-    /// Of a pool that nobody else uses.
+    /// For a pool without other users.
     pub(crate) fn exclusive(pool: PgPool) -> Self {
-        let most_warm = pool.options().get_max_connections();
-        Self::new(pool, most_warm as usize)
+        let max_warm = pool.options().get_max_connections();
+        Self::new(pool, max_warm as usize)
     }
 
-    fn new(pool: PgPool, most_warm: usize) -> Self {
+    fn new(pool: PgPool, max_warm: usize) -> Self {
         Self {
             pool,
-            most_warm,
+            max_warm,
             warm: Arc::default(),
-            back: Notify::new(),
+            reconnected: Notify::new(),
         }
     }
 
-    /// A connection. While the server refuses, the pool tries again after pauses that double, up to a fifth of its time limit; so
-    /// after an outage a server may have been back for seconds before it is asked. Whoever waits then begins again when
-    /// [`on_reconnect`](Self::on_reconnect).
+    /// Takes a warm connection, or acquires one from the pool within the pool's acquire timeout.
+    ///
+    /// While the server refuses connections, the pool retries with delays that double up to a fifth of its timeout, so it may
+    /// notice only seconds later that an outage is over. [`on_reconnect`](Self::on_reconnect) restarts these attempts.
     pub(crate) async fn acquire(&self) -> Result<PooledConnection, sqlx::Error> {
-        let _waiting = {
+        let _waiter = {
             let mut warm = self.warm.lock();
-            if let Some(mut resting) = warm.connections.pop()
-                && let Some(connection) = resting.connection.take()
+            if let Some(mut idle) = warm.idle.pop()
+                && let Some(connection) = idle.connection.take()
             {
                 return Ok(PooledConnection {
                     connection,
-                    taken_from_pool: resting.taken_from_pool,
+                    acquired_at: idle.acquired_at,
                 });
             }
-            warm.waiting += 1;
+            warm.waiters += 1;
             WaiterGuard(&self.warm)
         };
-        let limit = Instant::now() + self.pool.options().get_acquire_timeout();
+        let deadline = Instant::now() + self.pool.options().get_acquire_timeout();
         loop {
-            let mut back = pin!(self.back.notified());
+            let mut reconnected = pin!(self.reconnected.notified());
             let mut acquiring = pin!(self.pool.acquire());
             let acquired = poll_fn(|context| {
                 if let Poll::Ready(acquired) = acquiring.as_mut().poll(context) {
                     return Poll::Ready(Some(acquired));
                 }
-                back.as_mut().poll(context).map(|()| None)
+                reconnected.as_mut().poll(context).map(|()| None)
             });
-            match timeout_at(limit, acquired).await {
+            match timeout_at(deadline, acquired).await {
                 Ok(Some(acquired)) => {
                     return acquired.map(|connection| PooledConnection {
                         connection,
-                        taken_from_pool: Instant::now(),
+                        acquired_at: Instant::now(),
                     });
                 }
                 Ok(None) => {}
@@ -137,77 +138,80 @@ impl WarmPool {
         }
     }
 
-    /// Gives back a connection on which all went well, and nothing is under way.
+    /// Gives back a connection whose last operation succeeded, without a statement in progress.
     pub(crate) fn give_back(&self, connection: PooledConnection) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if connection.taken_from_pool.elapsed() >= KEEP {
+        if connection.acquired_at.elapsed() >= MAX_REUSE {
             return;
         }
         let mut warm = self.warm.lock();
-        if warm.waiting > 0 || warm.connections.len() >= self.most_warm {
+        if warm.waiters > 0 || warm.idle.len() >= self.max_warm {
             drop(warm);
             return; // to the pool
         }
-        warm.connections.push(Resting {
+        warm.idle.push(IdleConnection {
             connection: Some(connection.connection),
-            taken_from_pool: connection.taken_from_pool,
-            used: Instant::now(),
+            acquired_at: connection.acquired_at,
+            last_used: Instant::now(),
             runtime: runtime.clone(),
         });
-        if !std::mem::replace(&mut warm.is_tended, true) {
-            runtime.spawn(tend(ReaperState {
+        if !std::mem::replace(&mut warm.has_reaper, true) {
+            let reaper = Reaper {
                 warm: Arc::clone(&self.warm),
-                over: false,
-            }));
+                finished: false,
+            };
+            runtime.spawn(reaper.run());
         }
     }
 
-    /// Whoever waits for a connection tries at once.
+    /// Makes all operations that wait for the pool retry at once.
     pub(crate) fn on_reconnect(&self) {
-        self.back.notify_waiters();
+        self.reconnected.notify_waiters();
     }
 }
 
-/// Counted among those who wait.
-struct WaiterGuard<'a>(&'a Mutex<Warm>);
+/// Counts an operation among the waiters.
+struct WaiterGuard<'a>(&'a Mutex<WarmConnections>);
 
 impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        self.0.lock().waiting -= 1;
+        self.0.lock().waiters -= 1;
     }
 }
 
-/// Sees to it that connections which nobody takes find their way back to the pool.
-struct ReaperState {
-    warm: Arc<Mutex<Warm>>,
-    /// Another one may be tending already.
-    over: bool,
+/// Returns connections that are not used again to the pool, until none is left.
+struct Reaper {
+    warm: Arc<Mutex<WarmConnections>>,
+    /// Another reaper may be running by the time a finished one is dropped.
+    finished: bool,
 }
 
-impl Drop for ReaperState {
-    /// Before it is over only if the runtime ends.
-    fn drop(&mut self) {
-        if !self.over {
+impl Reaper {
+    async fn run(mut self) {
+        while !self.finished {
+            tokio::time::sleep(IDLE_TIMEOUT).await;
             let mut warm = self.warm.lock();
-            warm.is_tended = false;
-            let left = std::mem::take(&mut warm.connections);
+            let timed_out = |idle: &mut IdleConnection| idle.last_used.elapsed() >= IDLE_TIMEOUT;
+            let timed_out: Vec<_> = warm.idle.extract_if(.., timed_out).collect();
+            let finished = warm.idle.is_empty();
+            warm.has_reaper = !finished;
             drop(warm);
-            drop(left);
+            drop(timed_out);
+            self.finished = finished;
         }
     }
 }
 
-async fn tend(mut tended: ReaperState) {
-    while !tended.over {
-        tokio::time::sleep(WARM_FOR).await;
-        let mut warm = tended.warm.lock();
-        let idle = |resting: &mut Resting| resting.used.elapsed() >= WARM_FOR;
-        let idle: Vec<_> = warm.connections.extract_if(.., idle).collect();
-        let over = warm.connections.is_empty();
-        warm.is_tended = !over;
-        drop(warm);
-        drop(idle);
-        tended.over = over;
+impl Drop for Reaper {
+    /// Unfinished only if the runtime shuts down.
+    fn drop(&mut self) {
+        if !self.finished {
+            let mut warm = self.warm.lock();
+            warm.has_reaper = false;
+            let idle = std::mem::take(&mut warm.idle);
+            drop(warm);
+            drop(idle);
+        }
     }
 }
 
@@ -225,58 +229,61 @@ mod tests {
 
     use super::*;
 
-    /// What a server says that is starting up.
-    const NOT_YET: &[u8] = b"E\x00\x00\x00\x2dSFATAL\0VFATAL\0C57P03\0Mit is starting up\0\0";
+    /// The error message of a server that is starting up.
+    const STARTING_UP: &[u8] = b"E\x00\x00\x00\x2dSFATAL\0VFATAL\0C57P03\0Mit is starting up\0\0";
 
-    /// A server that refuses whoever connects, a pool for it, and somebody who waits for a connection. Each attempt is a permit.
-    async fn waiting_in_vain(acquire_timeout: Duration) -> (Arc<WarmPool>, JoinHandle<bool>, Arc<Semaphore>) {
+    /// A pool for a server that refuses all connections, a task that waits for a connection, and a semaphore that gets a permit
+    /// per connection attempt. The task returns whether the pool timed out.
+    async fn acquire_from_refusing_server(
+        acquire_timeout: Duration,
+    ) -> (Arc<WarmPool>, JoinHandle<bool>, Arc<Semaphore>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let attempts = Arc::new(Semaphore::new(0));
         let counted = Arc::clone(&attempts);
         tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
-                // Its greeting begins with the length. It may be gone already.
+                // A startup message begins with its length. The client may have disconnected already.
                 if let Ok(length) = client.read_u32().await {
-                    let mut greeting = vec![0; length as usize - size_of::<u32>()];
-                    client.read_exact(&mut greeting).await.ok();
-                    client.write_all(NOT_YET).await.ok();
+                    let mut startup = vec![0; length as usize - size_of::<u32>()];
+                    client.read_exact(&mut startup).await.ok();
+                    client.write_all(STARTING_UP).await.ok();
                 }
                 counted.add_permits(1);
             }
         });
         let url = format!("postgres://nobody@{address}/none?sslmode=disable");
         let pool = PgPoolOptions::new().acquire_timeout(acquire_timeout).connect_lazy(&url);
-        let connections = Arc::new(WarmPool::shared(pool.unwrap()));
-        let waiting = Arc::clone(&connections);
-        let waiting = tokio::spawn(async move { matches!(waiting.acquire().await, Err(sqlx::Error::PoolTimedOut)) });
-        (connections, waiting, attempts)
+        let pool = Arc::new(WarmPool::shared(pool.unwrap()));
+        let waiter = Arc::clone(&pool);
+        let waiter = tokio::spawn(async move { matches!(waiter.acquire().await, Err(sqlx::Error::PoolTimedOut)) });
+        (pool, waiter, attempts)
     }
 
     #[tokio::test]
-    async fn who_waits_for_a_connection_tries_at_once_when_the_server_is_back() {
-        let (connections, waiting, attempts) = waiting_in_vain(Duration::from_secs(600)).await;
-        // The next one would be a pause of 1.28 s away, and the third more than 8 s.
+    async fn a_waiting_operation_retries_at_once_on_reconnect() {
+        let (pool, waiter, attempts) = acquire_from_refusing_server(Duration::from_secs(600)).await;
+        // The next attempt is due in 1.28 s, and the third one in more than 8 s.
         attempts.acquire_many(8).await.unwrap().forget();
-        connections.on_reconnect();
-        let direct_append = timeout(Duration::from_secs(4), attempts.acquire_many(3)).await;
-        direct_append
-            .expect("three more attempts, some milliseconds apart")
+        pool.on_reconnect();
+        let retries = timeout(Duration::from_secs(4), attempts.acquire_many(3)).await;
+        retries
+            .expect("three more attempts within a few milliseconds")
             .unwrap()
             .forget();
-        waiting.abort();
+        waiter.abort();
     }
 
     #[tokio::test]
-    async fn who_is_told_so_again_and_again_waits_no_longer_than_the_limit() {
-        let (connections, mut waiting, attempts) = waiting_in_vain(Duration::from_millis(200)).await;
+    async fn repeated_reconnects_do_not_extend_the_acquire_timeout() {
+        let (pool, mut waiter, attempts) = acquire_from_refusing_server(Duration::from_millis(200)).await;
         let timed_out = loop {
             tokio::select! {
-                timed_out = &mut waiting => break timed_out.unwrap(),
+                timed_out = &mut waiter => break timed_out.unwrap(),
                 attempt = attempts.acquire() => attempt.unwrap().forget(),
             }
-            // Each time the pool begins again, and with it its own limit.
-            connections.on_reconnect();
+            // This restarts the pool's own timeout.
+            pool.on_reconnect();
         };
         assert!(timed_out);
     }

@@ -1,10 +1,10 @@
-//! What has changed since a point in a store's history.
+//! Which streams have changed since a point in a store's history.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A point in a store's history, from which [`Store::changed_since`](super::Store::changed_since) goes on. What is inside is the
-/// store's own affair.
+/// A point in a store's history, from which [`Store::changed_since`](super::Store::changed_since) continues. Its content is opaque
+/// and specific to the store.
 ///
 /// ```
 /// let watermark = doorbell::store::Watermark::new("7:12:9");
@@ -14,13 +14,13 @@ use std::sync::Arc;
 pub struct Watermark(Arc<str>);
 
 impl Watermark {
-    /// A watermark of a store's own making.
+    /// Creates a watermark, for implementations of a store.
     #[must_use]
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
-    /// What the store has put in.
+    /// The content that the store has put in.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -45,11 +45,11 @@ impl fmt::Debug for Watermark {
 pub struct ChangedStream {
     /// The stream.
     pub stream_key: Arc<str>,
-    /// The highest number in the stream.
+    /// The highest sequence number of the stream.
     pub high_water: u64,
 }
 
-/// One page of what has changed.
+/// A page of streams that have changed.
 ///
 /// ```
 /// use doorbell::store::{Changes, Watermark};
@@ -61,12 +61,12 @@ pub struct ChangedStream {
 pub struct Changes {
     /// The streams.
     pub streams: Vec<ChangedStream>,
-    /// From where the next call goes on: the next page if there is `more`, what changes later if not.
+    /// What to pass to the next call: it continues with the next page if there is `more`, and with later changes otherwise.
     pub watermark: Watermark,
-    /// Whether the answer has another page. What becomes visible while the pages are read is on one of them, or above the last
-    /// page's watermark, or both: never in between.
+    /// Whether there is another page. A change that becomes visible while the pages are read is on one of them, or after the last
+    /// page's watermark, or both.
     pub more: bool,
-    /// Whether the answer lists all streams of the store, whatever changed: there was no watermark, or it means nothing here (a
-    /// standby, another incarnation of the server).
+    /// Whether all streams of the store are listed, changed or not, because there was no watermark or it is meaningless here (for
+    /// example on a standby, or after the server was restarted).
     pub complete: bool,
 }

@@ -1,4 +1,4 @@
-//! Why a store did not do it.
+//! Errors of stores.
 
 use std::sync::Arc;
 
@@ -6,75 +6,76 @@ use thiserror::Error;
 
 use super::InvalidStreamKey;
 
-/// Why a store did not do what it was asked to. Unless a variant says otherwise nothing was written, and what was there before
-/// is untouched.
+/// An error from a [`Store`](super::Store). Unless a variant says otherwise, nothing was written.
 ///
 /// ```
 /// use doorbell::store::StoreError;
 ///
 /// let conflict = StoreError::SeqConflict { stream_key: "agent-1".to_owned(), expected: 5, actual: 3 };
-/// assert!(conflict.to_string().contains("the next is 5"));
+/// assert!(conflict.to_string().contains("but the next is 5"));
 /// assert!(!conflict.is_transient());
 /// ```
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A stamped event is not the next of its stream. Read the stream again, decide again, and append with the number that is
-    /// expected now; or append with number 0 and let the store number it.
-    #[error("stream {stream_key:?}: the event carries number {actual}, the next is {expected}; nothing was written")]
+    /// The event has a sequence number that is not the next of its stream. Read the stream again and retry with the expected
+    /// number, or append with number 0 to let the store assign one.
+    #[error(
+        "stream {stream_key:?}: the event has sequence number {actual}, but the next is {expected}; nothing was written"
+    )]
     SeqConflict {
         /// The stream.
         stream_key: String,
-        /// The number that the next event gets.
+        /// The next sequence number of the stream.
         expected: u64,
-        /// The number that the event carries.
+        /// The event's sequence number.
         actual: u64,
     },
-    /// The text cannot name a stream.
+    /// The stream key is invalid.
     #[error(transparent)]
     InvalidStreamKey(#[from] InvalidStreamKey),
-    /// The event cannot be written as JSON, or not as JSON that the store can hold.
-    #[error("stream {stream_key:?}: the event cannot be encoded, nothing was written: {reason}")]
+    /// The event cannot be encoded as JSON, or the store cannot hold that JSON.
+    #[error("stream {stream_key:?}: the event cannot be encoded: {reason}; nothing was written")]
     Encode {
         /// The stream.
         stream_key: String,
-        /// What the encoder or the server says.
+        /// The message of the encoder or the server.
         reason: String,
     },
-    /// Another transaction held the stream for longer than the lock timeout. Try again.
-    #[error("another transaction has held the stream for longer than the lock timeout; nothing was written, try again")]
+    /// Another transaction kept the stream locked for longer than the lock timeout. Retry.
+    #[error("another transaction kept the stream locked for longer than the lock timeout; nothing was written")]
     LockTimeout,
-    /// The transaction was chosen to resolve a deadlock. Run it again as a whole.
-    #[error("the transaction was cancelled to resolve a deadlock; run it again")]
+    /// The server aborted the transaction to resolve a deadlock. Retry the whole transaction.
+    #[error("the transaction was aborted to resolve a deadlock; retry it")]
     Deadlock,
-    /// The transaction could not be serialised with others. Run it again as a whole.
-    #[error("the transaction could not be serialised with others; run it again")]
+    /// The transaction could not be serialized with concurrent ones. Retry the whole transaction.
+    #[error("the transaction could not be serialized with concurrent transactions; retry it")]
     Serialization,
-    /// The server takes no writes: a standby, or a read-only transaction. Connect to the primary.
-    #[error("the server takes no writes (a standby, or a read-only transaction); connect to the primary")]
+    /// The server is a standby, or the transaction is read-only. Connect to the primary.
+    #[error("the server is a standby or the transaction is read-only; connect to the primary")]
     ReadOnly,
-    /// The store's tables are missing or too old. Run the migrations.
-    #[error("the store in schema {schema:?} is not ready: {reason}; run the migrations")]
+    /// The store's tables are missing or outdated. Run the migrations.
+    #[error("the store in schema {schema:?} is not migrated: {reason}; run the migrations")]
     NotMigrated {
         /// The schema.
         schema: String,
         /// What is missing.
         reason: String,
     },
-    /// The store cannot be reached, or its pool has no free connection. Whether a write that was under way has happened is not
-    /// known; try again, a stamped event with the same number.
-    #[error("the store cannot be reached: {reason}")]
+    /// The store cannot be reached, or its pool has no free connection. A write that was in progress may or may not have happened.
+    /// Retry; an event that has a number, with the same number.
+    #[error("the store is unavailable: {reason}")]
     Unavailable {
-        /// What the connection or the pool says.
+        /// The message of the connection or the pool.
         reason: String,
     },
-    /// Something else.
+    /// Any other error.
     #[error("the store failed: {0}")]
     Other(Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl StoreError {
-    /// Any other error, kept as the source.
+    /// Wraps any other error.
     ///
     /// ```
     /// use doorbell::store::StoreError;
@@ -86,7 +87,7 @@ impl StoreError {
         Self::Other(Arc::from(error.into()))
     }
 
-    /// Whether the same call may succeed later, without a change on the caller's side.
+    /// Whether the same call may succeed later.
     ///
     /// ```
     /// assert!(doorbell::store::StoreError::LockTimeout.is_transient());

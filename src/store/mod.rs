@@ -1,10 +1,13 @@
-//! Durable event streams: what the bus stands on.
+//! Durable event streams, on which the bus is built.
 //!
-//! A [`Store`] keeps any number of streams, each named by a key and numbered 1, 2, 3 without a gap. [`MemoryStore`] keeps them in this
-//! process; `PostgresStore` (feature `postgres`) keeps them for any number of processes; others need three methods.
+//! A [`Store`] contains any number of streams. Each stream has a key, and its events are numbered 1, 2, 3, without gaps.
 //!
-//! Where no type is said, events are [`FleetEvent`](crate::event::FleetEvent)s: `MemoryStore::new()`, `PostgresStore::connect(url)`. For
-//! those of another type there are `MemoryStore::<Event>::default()` and `PostgresStore::<Event>::builder().connect(url)`.
+//! - [`MemoryStore`] keeps streams in memory, for a single process.
+//! - `PostgresStore` (feature `postgres`) keeps streams in a database, for any number of processes.
+//! - Other stores implement three methods of the [`Store`] trait.
+//!
+//! The default event type is [`FleetEvent`](crate::event::FleetEvent): `MemoryStore::new()`, `PostgresStore::connect(url)`. For
+//! other event types, use `MemoryStore::<Event>::default()` and `PostgresStore::<Event>::builder().connect(url)`.
 //!
 //! ```
 //! use doorbell::bus::FleetEvent;
@@ -14,29 +17,29 @@
 //! let store = MemoryStore::new();
 //! store.append(FleetEvent::custom("agent-1", "note", "one")).await?;
 //! store.append(FleetEvent::custom("agent-1", "note", "two")).await?;
-//! let page = store.replay("agent-1", 1, 100).await?; // what comes after number 1
+//! let page = store.replay("agent-1", 1, 100).await?; // events after number 1
 //! assert_eq!(page.records[0].seq, 2);
 //! # Ok::<_, doorbell::store::StoreError>(())
 //! # }).unwrap();
 //! ```
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! | | `MemoryStore` | `PostgresStore` | a store with the three methods only |
+//! | | `MemoryStore` | `PostgresStore` | a store with the three required methods |
 //! |---|---|---|---|
-//! | numbers are 1, 2, 3, in the order of commit; no reader ever meets a hole | yes | yes, whatever waits, fails or rolls back | its own |
-//! | an append that has returned survives | the process's life | what the server's `synchronous_commit` says | its own |
-//! | a stamped event is appended at its number or not at all | yes | yes | yes |
-//! | a batch is appended as a whole or not at all | yes | yes | no: up to the first error |
-//! | several streams are read in one instant | no | yes | no |
-//! | an event with business data in one transaction | – | `append_in` | – |
-//! | a stream's numbers go on after its events were removed | yes | yes | its own |
-//! | a reader below the floor is told: [`Page::low_water`] | yes | yes | its own |
-//! | [`changed_since`](Store::changed_since) | yes | yes; on a standby, after a restart and in a restored dump it lists all streams | unknown |
-//! | [identities](EventId), never given twice | yes | yes, through failover and restore | unknown |
-//! | readers wait for writers | for microseconds | never | its own |
+//! | sequence numbers follow the commit order; readers never see a gap | yes | yes, also across lock waits, failures and rollbacks | up to the store |
+//! | an event survives, once its append has returned | until the process ends | as configured by the server's `synchronous_commit` | up to the store |
+//! | an event that has a number is appended with that number or not at all | yes | yes | yes |
+//! | a batch is appended completely or not at all | yes | yes | no: appending stops at the first error |
+//! | several streams are read in one snapshot | no | yes | no |
+//! | an event and application data can be committed in one transaction | no | `append_in` | no |
+//! | a stream's numbering continues after its events were removed | yes | yes | up to the store |
+//! | readers learn that events were removed ([`Page::low_water`]) | yes | yes | up to the store |
+//! | [`changed_since`](Store::changed_since) | yes | yes; lists all streams on a standby, after a restart, and in a restored dump | not supported |
+//! | [event IDs](EventId) are never reused | yes | yes, also across failover and restore | not supported |
+//! | readers wait for writers | for microseconds | never | up to the store |
 //!
-//! Nothing is said about the order between streams: there is none.
+//! Events of different streams are not ordered.
 
 mod changes;
 mod error;
@@ -44,6 +47,7 @@ mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod record;
+mod record_metadata;
 
 use std::sync::Arc;
 
@@ -55,10 +59,10 @@ pub use changes::{ChangedStream, Changes, Watermark};
 pub use error::StoreError;
 pub use memory::{MemoryRetention, MemoryStore};
 #[cfg(feature = "postgres")]
-pub use postgres::{DEFAULT_SCHEMA, InvalidSchemaName, PostgresStore, PostgresStoreBuilder};
+pub use postgres::{DEFAULT_CHANNEL, DEFAULT_SCHEMA, InvalidSchemaName, PostgresStore, PostgresStoreBuilder};
 pub use record::{EventId, Page, Record, Undecodable};
 
-/// A stretch of a stream to read: the records with numbers above `after`.
+/// A range of a stream to read: the records with numbers above `after`.
 ///
 /// ```
 /// let range = doorbell::store::ReplayRange { stream_key: "agent-1".into(), after: 7 };
@@ -68,17 +72,22 @@ pub use record::{EventId, Page, Record, Undecodable};
 pub struct ReplayRange {
     /// The stream.
     pub stream_key: Arc<str>,
-    /// The number after which to begin; 0 for the start of the stream.
+    /// The number after which to start; 0 for the beginning of the stream.
     pub after: u64,
 }
 
-/// A durable, append-only store of event streams, each with numbers of its own: 1, 2, 3, without a gap, in the order of commit.
+/// A durable, append-only store of event streams.
 ///
-/// Only [`append`](Self::append), [`replay`](Self::replay) and [`high_water`](Self::high_water) have to be written; the others
-/// have defaults that are right, and slower, or that say that the store does not know. A bus over a store that does not
-/// know relies on doorbells alone where it would ask.
+/// Each stream numbers its events 1, 2, 3, without gaps, in commit order.
 ///
-/// The methods are written with the attribute of the crate `async-trait` 0.1.
+/// # Implementing
+///
+/// Only [`append`](Self::append), [`replay`](Self::replay) and [`high_water`](Self::high_water) are required. The other methods
+/// have defaults: some are correct but slower, others report that the store does not support them. Without
+/// [`changed_since`](Self::changed_since), a bus relies on notifications alone; without [`event_ids`](Self::event_ids), it cannot
+/// detect that a stream was rewritten to the same length.
+///
+/// Implementations require the attribute macro of the crate `async-trait` 0.1.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -124,21 +133,31 @@ pub struct ReplayRange {
 /// ```
 #[async_trait]
 pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
-    /// Appends an event to its stream, and returns it with its number. An event with number 0 gets the next one of its stream; a
-    /// stamped one has to carry it. When this returns the event is durable, and every reader that starts now sees it.
+    /// Appends an event to its stream and returns it with its sequence number. An event with number 0 gets the next number of its
+    /// stream; any other number must be the next one. Once this returns, the event is durable, and every read that starts
+    /// afterwards sees it.
     ///
-    /// Dropping the future leaves open whether the event is appended.
+    /// # Errors
+    ///
+    /// [`StoreError::SeqConflict`] if the event has a number that is not the next of its stream;
+    /// [`StoreError::InvalidStreamKey`]; [`StoreError::Encode`]; [`StoreError::Unavailable`] if the outcome is unknown, and others
+    /// that depend on the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the event may or may not be appended.
     async fn append(&self, event: E) -> Result<E, StoreError>;
 
-    /// Reads a stream: at most `limit` records with numbers above `after`, by ascending number and without a hole. `limit` is at
-    /// least 1. A stream that does not exist is an empty one.
+    /// Reads at most `limit` records of a stream with numbers above `after`, in ascending order and without gaps. `limit` is at
+    /// least 1. A stream that does not exist is empty.
     async fn replay(&self, stream_key: &str, after: u64, limit: usize) -> Result<Page<E>, StoreError>;
 
-    /// The highest number in a stream, trimmed events included; 0 for a stream without events.
+    /// The highest sequence number of a stream, counting removed events; 0 for a stream that does not exist.
     async fn high_water(&self, stream_key: &str) -> Result<u64, StoreError>;
 
-    /// Appends several events, of one or more streams, in their order: all of them or none, where the store can. The default
-    /// appends one after another, and stops at the first error: what came before it stays.
+    /// Appends several events of one or more streams, in order; all or none, if the store supports that.
+    ///
+    /// The default appends one event after another and stops at the first error. Events before it stay appended.
     async fn append_batch(&self, events: Vec<E>) -> Result<Vec<E>, StoreError> {
         let mut stamped = Vec::with_capacity(events.len());
         for event in events {
@@ -147,20 +166,25 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
         Ok(stamped)
     }
 
-    /// As [`append`](Self::append), and returns the record, with the event's identity where the store keeps one. By it a bus that
-    /// delivers the event without reading it back notices later if history is rewritten. The default knows no identity.
+    /// Like [`append`](Self::append), but returns the record, with the event's ID if the store assigns one. A bus that delivers
+    /// the event without reading it back uses the ID to detect a rewritten history.
+    ///
+    /// The default returns no ID.
     async fn append_record(&self, event: E) -> Result<Record<E>, StoreError> {
         self.append(event).await.map(Record::from_event)
     }
 
-    /// As [`append_batch`](Self::append_batch), and returns the records. The default knows no identities.
+    /// Like [`append_batch`](Self::append_batch), but returns the records.
+    ///
+    /// The default returns no IDs.
     async fn append_records(&self, events: Vec<E>) -> Result<Vec<Record<E>>, StoreError> {
         let events = self.append_batch(events).await?;
         Ok(events.into_iter().map(Record::from_event).collect())
     }
 
-    /// Reads several streams at once, at most `limit` records of each, the pages in the order of `ranges`. The default reads one
-    /// after another.
+    /// Reads several ranges, at most `limit` records of each. Returns the pages in the order of `ranges`.
+    ///
+    /// The default reads one range after another.
     async fn replay_many(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, StoreError> {
         let mut pages = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -169,7 +193,9 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
         Ok(pages)
     }
 
-    /// The highest number in each of several streams, in the order of `stream_keys`. The default asks for one after another.
+    /// The highest sequence number of each of several streams, in the order of `stream_keys`.
+    ///
+    /// The default reads one stream after another.
     async fn high_waters(&self, stream_keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
         let mut high_waters = Vec::with_capacity(stream_keys.len());
         for stream_key in stream_keys {
@@ -178,24 +204,28 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
         Ok(high_waters)
     }
 
-    /// Which streams have events that became visible after `since`, by page of at most `limit` streams; without `since`, or where
-    /// that means nothing here, all streams (then [`Changes::complete`]). An event that was invisible when the watermark was
-    /// taken is above it, however old its transaction.
+    /// Lists the streams with events that became visible after `since`, at most `limit` streams per page. Without a watermark, or
+    /// with one that is meaningless here, lists all streams and sets [`Changes::complete`].
     ///
-    /// `None` if the store does not know, which is the default.
+    /// An event that was not visible when the watermark was taken is always listed later, however old its transaction.
+    ///
+    /// The default returns `None`: the store does not track changes.
     async fn changed_since(&self, since: Option<&Watermark>, limit: usize) -> Result<Option<Changes>, StoreError> {
         let _ = (since, limit);
         Ok(None)
     }
 
-    /// The identities of events, in the order of `places`, each a stream and a number. `None` for a place without an event, and,
-    /// by default, for all: the store keeps no identities, and a bus over it cannot tell a history that was rewritten to the
-    /// same length.
-    async fn identities(&self, places: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
-        Ok(vec![None; places.len()])
+    /// The IDs of the events at `positions`, each a stream key and a sequence number, in the same order. `None` where there is no
+    /// event.
+    ///
+    /// The default returns `None` for every position: the store does not assign IDs.
+    async fn event_ids(&self, positions: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
+        Ok(vec![None; positions.len()])
     }
 
-    /// The bus says: the server has been away, and takes connections again. A store whose connections wait longer and longer
-    /// between their attempts may try at once. Must not block. The default does nothing.
+    /// Called by the bus when the server accepts connections again after an outage. A store that retries with increasing delays
+    /// may retry at once. Must not block.
+    ///
+    /// The default does nothing.
     fn on_reconnect(&self) {}
 }

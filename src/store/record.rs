@@ -1,4 +1,4 @@
-//! What a store gives back: records, and pages of them.
+//! Records and pages of records, as stores return them.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::event::StreamEvent;
 
-/// The identity of a stored event: never given twice, not even to an event that takes another's place in its stream after a
+/// Identifies a stored event. Never reused, not even for an event that gets the same sequence number in the same stream after a
 /// failover or a restored backup.
 ///
 /// ```
@@ -19,7 +19,7 @@ use crate::event::StreamEvent;
 pub struct EventId(pub u128);
 
 impl fmt::Display for EventId {
-    /// As a UUID is written.
+    /// Formats the ID as a UUID.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e] = [
             self.0 >> 96,
@@ -32,20 +32,21 @@ impl fmt::Display for EventId {
     }
 }
 
-/// A stored event that this build cannot read: written by a newer one, or by hand. It keeps its place in the stream.
+/// A stored event that this build cannot decode, because a newer build or a manual SQL statement has written it. It stays in the
+/// stream.
 ///
 /// ```
 /// let unreadable = doorbell::store::Undecodable { reason: "missing field `kind`".to_owned() };
 /// assert!(unreadable.to_string().contains("missing field"));
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("the stored event cannot be decoded, it stays in the store: {reason}")]
+#[error("the stored event cannot be decoded (it stays in the store): {reason}")]
 pub struct Undecodable {
-    /// What the decoder says.
+    /// The decoder's message.
     pub reason: String,
 }
 
-/// One place in a stream: its number, and the event there.
+/// An event in a stream, with what the store has assigned to it.
 ///
 /// ```
 /// use doorbell::bus::{FleetEvent, StreamEvent};
@@ -56,18 +57,18 @@ pub struct Undecodable {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Record<E> {
-    /// The event's number in its stream.
+    /// The event's sequence number in its stream.
     pub seq: u64,
-    /// Its identity, where the store keeps one.
+    /// The event's ID, if the store assigns one.
     pub id: Option<EventId>,
-    /// When it was appended, by the store's clock, where the store keeps that.
+    /// When the event was appended, by the store's clock, if the store records it.
     pub appended_at: Option<SystemTime>,
-    /// The event, carrying `seq`; or why it cannot be read.
+    /// The event with its number, or the reason why it cannot be decoded.
     pub event: Result<E, Undecodable>,
 }
 
 impl<E: StreamEvent> Record<E> {
-    /// A record of an event that carries its number.
+    /// Creates a record from an event that has its number.
     #[must_use]
     pub fn from_event(event: E) -> Self {
         Self {
@@ -79,7 +80,7 @@ impl<E: StreamEvent> Record<E> {
     }
 }
 
-/// A stretch of one stream, as [`Store::replay`](super::Store::replay) gives it.
+/// Consecutive records of a stream, as returned by [`Store::replay`](super::Store::replay).
 ///
 /// ```
 /// use doorbell::bus::{FleetEvent, StreamEvent};
@@ -90,15 +91,15 @@ impl<E: StreamEvent> Record<E> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Page<E> {
-    /// The records, by ascending number, without a hole: the first is the lowest above both `after` and `low_water`. Fewer
-    /// than the limit, or none, means that there were no more when the page was read.
+    /// The records in ascending order, without gaps, starting with the lowest number above both `after` and `low_water`. Fewer
+    /// records than the limit mean that the end of the stream was reached.
     pub records: Vec<Record<E>>,
-    /// The stream's floor: events up to this number have been removed by retention. 0 if none has.
+    /// The stream's low-water mark: retention has removed the events up to this number. 0 if no event was removed.
     pub low_water: u64,
 }
 
 impl<E: StreamEvent> Page<E> {
-    /// A page of events that carry their numbers, of a stream that is never trimmed.
+    /// Creates a page from events that have their numbers, with a low-water mark of 0.
     #[must_use]
     pub fn from_events(events: Vec<E>) -> Self {
         Self {

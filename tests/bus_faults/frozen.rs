@@ -61,7 +61,7 @@ async fn p03_a_frozen_server_is_noticed_within_15_s_by_default() {
 async fn p03_connections_that_are_dead_for_good_are_left_behind() {
     let server = Server::start().unwrap();
     let line = Line::to(server.port()).await;
-    let quick = PostgresStore::builder().answer_timeout(Duration::from_secs(1));
+    let quick = PostgresStore::builder().response_timeout(Duration::from_secs(1));
     let store = Arc::new(quick.connect(&line.url()).await.unwrap());
     store.migrate().await.unwrap();
     let here = builder(&line.url(), &store).connect().await.unwrap();

@@ -100,7 +100,7 @@ async fn what_is_missing_is_said() {
     not_migrated(store.replay("a", 0, 1).await.map(drop));
     not_migrated(store.high_water("a").await.map(drop));
     not_migrated(store.changed_since(None, 1).await.map(drop));
-    not_migrated(store.identities(&[("a".into(), 1)]).await.map(drop));
+    not_migrated(store.event_ids(&[("a".into(), 1)]).await.map(drop));
     not_migrated(store.trim("a", 1).await.map(drop));
     store.migrate().await.unwrap();
     // An older build has been here, and no newer one.
@@ -109,7 +109,7 @@ async fn what_is_missing_is_said() {
         .unwrap();
     assert_eq!(
         not_migrated(store.check_migrated().await),
-        "it has migrations up to 1, this build needs 5"
+        "its last migration is 1, this build needs 5"
     );
     // A newer build has been here.
     database
@@ -150,7 +150,7 @@ async fn nobody_there() {
     );
     for no_url in ["postgres://[", "host=localhost user=app", ""] {
         let refused = PostgresStore::connect(no_url).await.unwrap_err();
-        assert!(refused.to_string().contains("as a URL such as"), "{refused}");
+        assert!(refused.to_string().contains("is not a URL such as"), "{refused}");
     }
     // P15: all connections of the pool are taken.
     let store = Store::fresh().await;
@@ -196,7 +196,7 @@ async fn p10_behind_a_transaction_pooler() {
                         2 * number
                     );
                     assert_eq!(store.high_water(&own).await.unwrap(), 2 * number);
-                    assert!(store.identities(&[(own.as_str().into(), 1)]).await.unwrap()[0].is_some());
+                    assert!(store.event_ids(&[(own.as_str().into(), 1)]).await.unwrap()[0].is_some());
                 }
                 store.changed_since(None, 100).await.unwrap().unwrap().streams.len()
             })

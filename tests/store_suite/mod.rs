@@ -314,14 +314,14 @@ pub(crate) async fn identities(store: Arc<dyn Store>) {
     ]
     .map(|(key, seq)| (key.into(), seq))
     .into();
-    let ids = store.identities(&places).await.unwrap();
+    let ids = store.event_ids(&places).await.unwrap();
     let there: Vec<bool> = ids.iter().map(Option::is_some).collect();
     assert_eq!(there, [true, true, false, true, false, false, false]);
     assert!(ids[0] != ids[1] && ids[0] != ids[3] && ids[1] != ids[3]);
     let page = store.replay("a", 0, 10).await.unwrap();
     assert_eq!([page.records[0].id, page.records[1].id], [ids[0], ids[3]]);
     assert!(page.records[0].appended_at.unwrap() <= page.records[1].appended_at.unwrap());
-    assert!(store.identities(&[]).await.unwrap().is_empty());
+    assert!(store.event_ids(&[]).await.unwrap().is_empty());
     // Whoever appends learns of it at once.
     let mut appended = vec![store.append_record(event("a", "3")).await.unwrap()];
     appended.extend(
@@ -363,6 +363,6 @@ pub(crate) async fn run<F: AsyncFnMut() -> Arc<dyn Store>>(mut fresh: F, abiliti
         let store = fresh().await;
         store.append(event("a", "1")).await.unwrap();
         assert!(store.changed_since(None, 1).await.unwrap().is_none());
-        assert_eq!(store.identities(&[("a".into(), 1)]).await.unwrap(), [None]);
+        assert_eq!(store.event_ids(&[("a".into(), 1)]).await.unwrap(), [None]);
     }
 }

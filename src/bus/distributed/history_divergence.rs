@@ -27,7 +27,7 @@ pub(super) async fn look_for_rewinds<E: StreamEvent>(
             .iter()
             .map(|cursor| (Arc::clone(&cursor.stream.key), cursor.seq))
             .collect();
-        let identities = inner.store.identities(&places).await?;
+        let identities = inner.store.event_ids(&places).await?;
         inner.health.store_answered();
         for (cursor, there) in chunk.iter().zip(identities) {
             if cursor.seq == 0 || (there.is_some() && there == cursor.id) {
@@ -47,7 +47,7 @@ async fn rewind<E: StreamEvent>(inner: &SharedBus<E>, cursor: &DeliveryCursor) -
     let key = &cursor.stream.key;
     let remembered = inner.hub.remembered(&cursor.stream);
     let places: Vec<_> = remembered.iter().map(|&(seq, _)| (Arc::clone(key), seq)).collect();
-    let now = inner.store.identities(&places).await?;
+    let now = inner.store.event_ids(&places).await?;
     let high_water = inner.store.high_water(key).await?;
     let (resume_after, exact) = match newest_common(&remembered, &now) {
         Some(seq) => (seq, true),
@@ -86,7 +86,7 @@ pub(super) async fn note_identities<E: StreamEvent>(
             .iter()
             .map(|cursor| (Arc::clone(&cursor.stream.key), cursor.seq))
             .collect();
-        let identities = inner.store.identities(&places).await?;
+        let identities = inner.store.event_ids(&places).await?;
         for (cursor, id) in chunk.iter().zip(identities) {
             if let Some(id) = id {
                 inner.hub.note_identity(&cursor.stream, cursor.seq, id);

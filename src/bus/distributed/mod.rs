@@ -26,11 +26,8 @@ use self::shared::SharedBus;
 use super::hub::Attached;
 use super::{BusError, BusStats, BusSubscription, EventBus, FleetEvent, StreamEvent, SubscribeOptions};
 use crate::listen::ListenState;
+pub use crate::store::DEFAULT_CHANNEL;
 use crate::store::{Record, Store, check_stream_key};
-
-/// The notification channel of a bus that is not told otherwise. Whoever rings from SQL rings here:
-/// `SELECT pg_notify('doorbell', 'agent-1:7')`.
-pub const DEFAULT_CHANNEL: &str = "doorbell";
 
 /// An event bus for any number of processes: events are in the durable store, and a NOTIFY is only the doorbell that says so.
 ///

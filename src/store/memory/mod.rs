@@ -1,32 +1,34 @@
-//! The store in memory: for one process, and for tests.
+//! The memory store: for a single process, and for tests.
 
-mod history;
+mod append;
 mod retention;
 mod streams;
+mod watermark;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use self::history::{History, Point};
 pub use self::retention::MemoryRetention;
 use self::streams::Streams;
-use super::{ChangedStream, Changes, EventId, Page, Record, Store, StoreError, Watermark, check_stream_key};
+use self::watermark::{StoreId, WatermarkFields};
+use super::{ChangedStream, Changes, EventId, Page, Record, Store, StoreError, Watermark};
 use crate::event::{FleetEvent, StreamEvent};
 
-/// A [`Store`] in memory: the embedded default. It keeps the last events of each stream ([`MemoryRetention`]), and nothing beyond
-/// the life of the process. Clones are handles of the same store.
+/// A [`Store`] in memory. It keeps the last events of each stream (see [`MemoryRetention`]) until the process ends. Clones are
+/// handles of the same store.
 ///
-/// An append costs O(1), a replay O(page), a list of changes O(streams). For every stream that was ever appended to, about a
-/// hundred bytes stay, since its numbers must go on.
+/// The methods whose names end in `_now` are synchronous and require no runtime. The methods of [`Store`] do the same work on
+/// their first poll. They block only on a lock that is held for a short time, and never while an event is cloned or dropped.
 ///
-/// [`append_now`](Self::append_now), [`replay_now`](Self::replay_now) and their like need neither a runtime nor an executor; the
-/// methods of [`Store`] do the same at their first poll. The lock inside is held for a few pointers' worth of work, never while
-/// an event is cloned or dropped.
+/// # Costs
+///
+/// An append takes O(1), a replay O(page), and a list of changes O(streams). Every stream that was ever appended to occupies about
+/// a hundred bytes until the store is dropped, because its numbering must continue.
+///
+/// # Examples
 ///
 /// ```
 /// use doorbell::bus::FleetEvent;
@@ -38,42 +40,42 @@ use crate::event::{FleetEvent, StreamEvent};
 /// assert_eq!(store.replay_now("agent-1", 0, 100).records[0].event, Ok(stamped));
 /// ```
 pub struct MemoryStore<E = FleetEvent> {
-    shared: Arc<SharedStreams<E>>,
+    inner: Arc<Inner<E>>,
 }
 
-struct SharedStreams<E> {
-    history: History,
+struct Inner<E> {
+    id: StoreId,
     streams: Mutex<Streams<E>>,
 }
 
 impl<E> Clone for MemoryStore<E> {
     fn clone(&self) -> Self {
         Self {
-            shared: Arc::clone(&self.shared),
+            inner: Arc::clone(&self.inner),
         }
     }
 }
 
 impl<E> fmt::Debug for MemoryStore<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let streams = self.shared.streams.lock();
+        let streams = self.inner.streams.lock();
         f.debug_struct("MemoryStore")
-            .field("events", &streams.retained())
+            .field("events", &streams.event_count())
             .field("streams", &streams.stream_count())
             .finish_non_exhaustive()
     }
 }
 
 impl<E> Default for MemoryStore<E> {
-    /// An empty store with the default retention.
+    /// Creates an empty store with the default retention.
     fn default() -> Self {
         Self::with_retention(MemoryRetention::default())
     }
 }
 
 impl MemoryStore {
-    /// An empty store of [`FleetEvent`]s with the default retention. For events of another type there is
-    /// [`with_retention`](Self::with_retention), and `MemoryStore::<E>::default()`.
+    /// Creates an empty store of [`FleetEvent`]s with the default retention. For other event types, use
+    /// `MemoryStore::<E>::default()` or [`with_retention`](Self::with_retention).
     ///
     /// ```
     /// assert!(doorbell::store::MemoryStore::new().is_empty());
@@ -85,7 +87,7 @@ impl MemoryStore {
 }
 
 impl<E> MemoryStore<E> {
-    /// An empty store that keeps as much as `retention` says.
+    /// Creates an empty store with the given retention.
     ///
     /// ```
     /// use std::num::NonZeroUsize;
@@ -104,24 +106,24 @@ impl<E> MemoryStore<E> {
     #[must_use]
     pub fn with_retention(retention: MemoryRetention) -> Self {
         Self {
-            shared: Arc::new(SharedStreams {
-                history: History::new(),
+            inner: Arc::new(Inner {
+                id: StoreId::random(),
                 streams: Mutex::new(Streams::new(retention)),
             }),
         }
     }
 
-    /// How many events are retained. Appends of other threads change it at any time.
+    /// How many events the store contains. Concurrent appends may change it at any time.
     ///
     /// ```
     /// assert_eq!(doorbell::store::MemoryStore::new().len(), 0);
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shared.streams.lock().retained()
+        self.inner.streams.lock().event_count()
     }
 
-    /// Whether no event is retained.
+    /// Whether the store contains no events.
     ///
     /// ```
     /// assert!(doorbell::store::MemoryStore::new().is_empty());
@@ -131,27 +133,28 @@ impl<E> MemoryStore<E> {
         self.len() == 0
     }
 
-    /// How many streams have ever been appended to. It never falls.
+    /// How many streams were ever appended to. Never decreases.
     ///
     /// ```
     /// assert_eq!(doorbell::store::MemoryStore::new().stream_count(), 0);
     /// ```
     #[must_use]
     pub fn stream_count(&self) -> usize {
-        self.shared.streams.lock().stream_count()
+        self.inner.streams.lock().stream_count()
     }
 
-    /// The highest number in a stream, removed events included; 0 for a stream without events.
+    /// The highest sequence number of a stream, counting removed events; 0 for a stream that does not exist.
     ///
     /// ```
     /// assert_eq!(doorbell::store::MemoryStore::new().high_water_now("agent-1"), 0);
     /// ```
     #[must_use]
     pub fn high_water_now(&self, stream_key: &str) -> u64 {
-        self.shared.streams.lock().high_water(stream_key)
+        self.inner.streams.lock().high_water(stream_key)
     }
 
-    /// Removes the events of a stream up to number `through`, and gives how many that were. The stream's numbers go on.
+    /// Removes the events of a stream up to and including number `through`, and returns how many it removed. The stream's numbering
+    /// continues.
     ///
     /// ```
     /// use doorbell::bus::FleetEvent;
@@ -163,17 +166,17 @@ impl<E> MemoryStore<E> {
     /// ```
     pub fn trim_now(&self, stream_key: &str, through: u64) -> u64 {
         let mut removed = Vec::new();
-        // The guard goes at the end of the statement, before what was removed.
-        self.shared.streams.lock().trim(stream_key, through, &mut removed)
+        // The lock is released at the end of the statement, before `removed` is dropped.
+        self.inner.streams.lock().trim(stream_key, through, &mut removed)
     }
 }
 
 impl<E: StreamEvent> MemoryStore<E> {
-    /// [`Store::append`], at once. It waits for nobody but, briefly, other callers of this store.
+    /// Appends an event and returns it with its sequence number, like [`Store::append`].
     ///
     /// # Errors
     ///
-    /// [`StoreError::InvalidStreamKey`], or [`StoreError::SeqConflict`] if the event carries a number that is not the next.
+    /// [`StoreError::InvalidStreamKey`]; [`StoreError::SeqConflict`] if the event has a number that is not the next of its stream.
     ///
     /// ```
     /// use doorbell::bus::{FleetEvent, StreamEvent};
@@ -184,14 +187,15 @@ impl<E: StreamEvent> MemoryStore<E> {
     /// assert!(matches!(store.append_now(early), Err(StoreError::SeqConflict { expected: 1, actual: 3, .. })));
     /// ```
     pub fn append_now(&self, event: E) -> Result<E, StoreError> {
-        self.append_with(event, |event, _| event)
+        let metadata = self.append_event(&event)?;
+        Ok(metadata.stamp(event))
     }
 
-    /// [`Store::append_batch`], at once: all of the events or none.
+    /// Appends several events, all or none, like [`Store::append_batch`].
     ///
     /// # Errors
     ///
-    /// As [`append_now`](Self::append_now), for the first event that does not fit.
+    /// The errors of [`append_now`](Self::append_now), for the first event that is refused.
     ///
     /// ```
     /// use doorbell::bus::FleetEvent;
@@ -202,10 +206,12 @@ impl<E: StreamEvent> MemoryStore<E> {
     /// assert_eq!(stamped.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 1, 2]);
     /// ```
     pub fn append_batch_now(&self, events: Vec<E>) -> Result<Vec<E>, StoreError> {
-        self.append_batch_with(events, |event, _| event)
+        let metadata = self.append_events(&events)?;
+        let stamped = events.into_iter().zip(metadata);
+        Ok(stamped.map(|(event, metadata)| metadata.stamp(event)).collect())
     }
 
-    /// [`Store::replay`], at once.
+    /// Reads at most `limit` events with numbers above `after`, like [`Store::replay`].
     ///
     /// ```
     /// let page = doorbell::store::MemoryStore::new().replay_now("agent-1", 0, 100);
@@ -213,104 +219,20 @@ impl<E: StreamEvent> MemoryStore<E> {
     /// ```
     #[must_use]
     pub fn replay_now(&self, stream_key: &str, after: u64, limit: usize) -> Page<E> {
-        let stretch = self.shared.streams.lock().read(stream_key, after, limit);
-        let records = stretch.stored.into_iter().zip(stretch.first..);
+        let slice = self.inner.streams.lock().read(stream_key, after, limit);
+        let records = slice.events.into_iter().zip(slice.first_seq..);
         Page {
             records: records
                 .map(|(stored, seq)| Record {
                     seq,
-                    id: Some(self.shared.history.event_id(stored.version)),
+                    id: Some(self.inner.id.event_id(stored.position)),
                     appended_at: Some(stored.appended_at),
                     event: Ok(E::clone(&stored.event).with_seq(seq)),
                 })
                 .collect(),
-            low_water: stretch.low_water,
+            low_water: slice.low_water,
         }
     }
-}
-
-/// What the store knows of an event that it has appended.
-struct Stamp {
-    seq: u64,
-    id: EventId,
-    appended_at: SystemTime,
-}
-
-impl Stamp {
-    fn record<E>(event: E, stamp: Self) -> Record<E> {
-        Record {
-            seq: stamp.seq,
-            id: Some(stamp.id),
-            appended_at: Some(stamp.appended_at),
-            event: Ok(event),
-        }
-    }
-}
-
-impl<E: StreamEvent> MemoryStore<E> {
-    /// Appends, and makes something of the event with its number.
-    fn append_with<R>(&self, event: E, make: impl FnOnce(E, Stamp) -> R) -> Result<R, StoreError> {
-        // The event is asked before the lock, not under it.
-        let (stream_key, given, kept) = (event.stream_key(), event.seq(), Arc::new(event.clone()));
-        check_stream_key(stream_key)?;
-        let appended_at = SystemTime::now();
-        let mut removed = Vec::new();
-        let (seq, version) = {
-            let mut streams = self.shared.streams.lock();
-            check_next(stream_key, streams.high_water(stream_key), given)?;
-            let seq = streams.append(stream_key, kept, appended_at, &mut removed);
-            (seq, streams.version())
-        };
-        let id = self.shared.history.event_id(version);
-        Ok(make(event.with_seq(seq), Stamp { seq, id, appended_at }))
-    }
-
-    /// The same for several events: all or none.
-    fn append_batch_with<R>(&self, events: Vec<E>, make: impl Fn(E, Stamp) -> R) -> Result<Vec<R>, StoreError> {
-        let mut batch = Vec::with_capacity(events.len());
-        for event in &events {
-            let stream_key = event.stream_key();
-            check_stream_key(stream_key)?;
-            batch.push((stream_key, event.seq(), Arc::new(event.clone())));
-        }
-        let appended_at = SystemTime::now();
-        let mut removed = Vec::new();
-        let mut stamps = Vec::with_capacity(batch.len());
-        {
-            let mut streams = self.shared.streams.lock();
-            let mut high_waters = HashMap::new();
-            for &(stream_key, given, _) in &batch {
-                let high_water = high_waters
-                    .entry(stream_key)
-                    .or_insert_with(|| streams.high_water(stream_key));
-                check_next(stream_key, *high_water, given)?;
-                *high_water += 1;
-            }
-            for (stream_key, _, kept) in batch {
-                let seq = streams.append(stream_key, kept, appended_at, &mut removed);
-                let id = self.shared.history.event_id(streams.version());
-                stamps.push(Stamp { seq, id, appended_at });
-            }
-        }
-        drop(removed);
-        let events = events.into_iter().zip(stamps);
-        Ok(events
-            .map(|(event, stamp)| make(event.with_seq(stamp.seq), stamp))
-            .collect())
-    }
-}
-
-/// Whether an event that carries `given` may come after `high_water`.
-fn check_next(stream_key: &str, high_water: u64, given: u64) -> Result<(), StoreError> {
-    let expected = high_water + 1;
-    if given == 0 || given == expected {
-        return Ok(());
-    }
-    Err(StoreError::SeqConflict {
-        stream_key: stream_key.to_owned(),
-        expected,
-        actual: given,
-    })
 }
 
 #[async_trait]
@@ -320,11 +242,14 @@ impl<E: StreamEvent> Store<E> for MemoryStore<E> {
     }
 
     async fn append_record(&self, event: E) -> Result<Record<E>, StoreError> {
-        self.append_with(event, Stamp::record)
+        let metadata = self.append_event(&event)?;
+        Ok(metadata.into_record(event))
     }
 
     async fn append_records(&self, events: Vec<E>) -> Result<Vec<Record<E>>, StoreError> {
-        self.append_batch_with(events, Stamp::record)
+        let metadata = self.append_events(&events)?;
+        let appended = events.into_iter().zip(metadata);
+        Ok(appended.map(|(event, metadata)| metadata.into_record(event)).collect())
     }
 
     async fn replay(&self, stream_key: &str, after: u64, limit: usize) -> Result<Page<E>, StoreError> {
@@ -340,50 +265,51 @@ impl<E: StreamEvent> Store<E> for MemoryStore<E> {
     }
 
     async fn high_waters(&self, stream_keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
-        let streams = self.shared.streams.lock();
+        let streams = self.inner.streams.lock();
         Ok(stream_keys.iter().map(|key| streams.high_water(key)).collect())
     }
 
     async fn changed_since(&self, since: Option<&Watermark>, limit: usize) -> Result<Option<Changes>, StoreError> {
-        let history = self.shared.history;
-        let streams = self.shared.streams.lock();
-        let mut point = since.and_then(|watermark| history.point(watermark)).unwrap_or(Point {
+        let id = self.inner.id;
+        let streams = self.inner.streams.lock();
+        let since = since.and_then(|watermark| id.decode(watermark));
+        let mut fields = since.unwrap_or(WatermarkFields {
             since: 0,
             upto: 0,
-            from: 0,
+            next_stream: 0,
             complete: true,
         });
-        if point.from == 0 {
-            point.upto = streams.version();
+        if fields.next_stream == 0 {
+            fields.upto = streams.last_position();
         }
-        let listing = streams.changed_since(point.since, point.from, limit.max(1));
+        let page = streams.changed_since(fields.since, fields.next_stream, limit.max(1));
         drop(streams);
-        let next = match listing.next {
-            Some(from) => Point { from, ..point },
-            None => Point {
-                since: point.upto,
-                upto: point.upto,
-                from: 0,
+        let next = match page.next_stream {
+            Some(next_stream) => WatermarkFields { next_stream, ..fields },
+            None => WatermarkFields {
+                since: fields.upto,
+                upto: fields.upto,
+                next_stream: 0,
                 complete: false,
             },
         };
-        let streams = listing.streams.into_iter();
+        let streams = page.streams.into_iter();
         Ok(Some(Changes {
             streams: streams
                 .map(|(stream_key, high_water)| ChangedStream { stream_key, high_water })
                 .collect(),
-            watermark: history.watermark(next),
-            more: listing.next.is_some(),
-            complete: point.complete,
+            watermark: id.encode(next),
+            more: page.next_stream.is_some(),
+            complete: fields.complete,
         }))
     }
 
-    async fn identities(&self, places: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
-        let streams = self.shared.streams.lock();
-        let version = |(key, seq): &(Arc<str>, u64)| streams.version_of(key, *seq);
-        Ok(places
-            .iter()
-            .map(|place| version(place).map(|version| self.shared.history.event_id(version)))
-            .collect())
+    async fn event_ids(&self, positions: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
+        let streams = self.inner.streams.lock();
+        let id_of = |(key, seq): &(Arc<str>, u64)| {
+            let position = streams.position_of(key, *seq)?;
+            Some(self.inner.id.event_id(position))
+        };
+        Ok(positions.iter().map(id_of).collect())
     }
 }

@@ -1,12 +1,9 @@
-//! How much a store in memory keeps.
+//! How much a memory store keeps.
 
 use std::num::NonZeroUsize;
 
-/// How many events a [`MemoryStore`](super::MemoryStore) keeps. What goes beyond is removed as events are appended, the oldest
-/// first; the numbers of its stream go on, and a reader that comes too late learns of it by
-/// [`Page::low_water`](crate::store::Page::low_water).
-///
-/// The default is 10,000 events of each stream and 100,000 in all.
+/// How many events a [`MemoryStore`](super::MemoryStore) keeps. Each append removes the events that exceed a limit, the oldest
+/// first. The streams' numbering continues, and [`Page::low_water`](crate::store::Page::low_water) tells readers what is gone.
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -18,9 +15,9 @@ use std::num::NonZeroUsize;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryRetention {
-    /// The most events of one stream.
+    /// The most events per stream. Default: 10,000.
     pub per_stream: NonZeroUsize,
-    /// The most events of all streams together.
+    /// The most events in all streams together. Default: 100,000.
     pub total: NonZeroUsize,
 }
 

@@ -1,5 +1,5 @@
-//! The streams themselves, as they lie under the store's lock. Nothing here runs the event type's code: events come and go as
-//! `Arc`s, and what is removed is handed out to be dropped outside.
+//! The streams of a memory store, as they are kept behind its lock. Nothing here runs code of the event type: events are passed
+//! as `Arc`s, and removed events are handed to the caller, to be dropped after the lock is released.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::time::SystemTime;
 
 use super::MemoryRetention;
 
-/// An event as it was given, its number not yet written into it.
+/// An event as it was appended, without its sequence number.
 #[derive(Debug)]
-pub(super) struct Stored<E> {
-    /// The event's place among all events of the store.
-    pub(super) version: u64,
+pub(super) struct StoredEvent<E> {
+    /// The ordinal of the event among all events that were ever appended to the store.
+    pub(super) position: u64,
     pub(super) appended_at: SystemTime,
     pub(super) event: Arc<E>,
 }
 
-impl<E> Clone for Stored<E> {
+impl<E> Clone for StoredEvent<E> {
     fn clone(&self) -> Self {
         Self {
             event: Arc::clone(&self.event),
@@ -28,45 +28,45 @@ impl<E> Clone for Stored<E> {
 #[derive(Debug)]
 struct Stream<E> {
     key: Arc<str>,
-    /// Events up to this number have been removed; the first of `retained` has the next.
+    /// Events up to this number have been removed; the first of `events` has the next number.
     low_water: u64,
-    retained: VecDeque<Stored<E>>,
-    /// The version of the last event ever appended.
-    changed: u64,
+    events: VecDeque<StoredEvent<E>>,
+    /// The position of the last event that was ever appended.
+    last_position: u64,
 }
 
 impl<E> Stream<E> {
     fn high_water(&self) -> u64 {
-        self.low_water + self.retained.len() as u64
+        self.low_water + self.events.len() as u64
     }
 }
 
-/// A stretch of a stream.
-pub(super) struct Stretch<E> {
-    /// The number of the first of `stored`.
-    pub(super) first: u64,
-    pub(super) stored: Vec<Stored<E>>,
+/// Consecutive events of a stream.
+pub(super) struct StreamSlice<E> {
+    /// The sequence number of the first of `events`.
+    pub(super) first_seq: u64,
+    pub(super) events: Vec<StoredEvent<E>>,
     pub(super) low_water: u64,
 }
 
-/// A page of a list of streams.
-pub(super) struct Listing {
-    /// Keys with their highest numbers.
+/// A page of a list of changed streams.
+pub(super) struct ChangedPage {
+    /// Keys and high-water marks.
     pub(super) streams: Vec<(Arc<str>, u64)>,
-    /// Where the next page begins, if there is one.
-    pub(super) next: Option<usize>,
+    /// The index of the stream at which the next page starts, if there is one.
+    pub(super) next_stream: Option<usize>,
 }
 
 #[derive(Debug)]
 pub(super) struct Streams<E> {
     retention: MemoryRetention,
-    /// Never removed, since a stream's numbers must go on; the index of a stream is its place here.
+    /// Streams are never removed, because their numbering must continue; so their indices are stable.
     streams: Vec<Stream<E>>,
     by_key: HashMap<Arc<str>, usize>,
-    /// Every retained event by age, as its version and its stream; and entries of events that are gone, at most as many again.
+    /// Position and stream index of every event, oldest first. May contain as many stale entries, of events that were removed.
     by_age: VecDeque<(u64, usize)>,
-    retained: usize,
-    version: u64,
+    event_count: usize,
+    last_position: u64,
 }
 
 impl<E> Streams<E> {
@@ -76,18 +76,18 @@ impl<E> Streams<E> {
             streams: Vec::new(),
             by_key: HashMap::new(),
             by_age: VecDeque::new(),
-            retained: 0,
-            version: 0,
+            event_count: 0,
+            last_position: 0,
         }
     }
 
-    /// How many events have ever been appended.
-    pub(super) fn version(&self) -> u64 {
-        self.version
+    /// How many events were ever appended.
+    pub(super) fn last_position(&self) -> u64 {
+        self.last_position
     }
 
-    pub(super) fn retained(&self) -> usize {
-        self.retained
+    pub(super) fn event_count(&self) -> usize {
+        self.event_count
     }
 
     pub(super) fn stream_count(&self) -> usize {
@@ -102,7 +102,7 @@ impl<E> Streams<E> {
         self.stream(key).map_or(0, Stream::high_water)
     }
 
-    /// Appends, and gives the number. What retention removes for it goes to `removed`.
+    /// Appends an event and returns its sequence number. Adds the events that retention removes to `removed`.
     pub(super) fn append(
         &mut self,
         key: &str,
@@ -112,38 +112,38 @@ impl<E> Streams<E> {
     ) -> u64 {
         let index = match self.by_key.get(key) {
             Some(&index) => index,
-            None => self.open(key),
+            None => self.create_stream(key),
         };
-        self.version += 1;
-        let version = self.version;
+        self.last_position += 1;
+        let position = self.last_position;
         let stream = &mut self.streams[index];
-        stream.retained.push_back(Stored {
-            version,
+        stream.events.push_back(StoredEvent {
+            position,
             appended_at,
             event,
         });
-        stream.changed = version;
+        stream.last_position = position;
         let seq = stream.high_water();
-        self.by_age.push_back((version, index));
-        self.retained += 1;
-        if self.streams[index].retained.len() > self.retention.per_stream.get() {
+        self.by_age.push_back((position, index));
+        self.event_count += 1;
+        if self.streams[index].events.len() > self.retention.per_stream.get() {
             self.remove_oldest_of(index, removed);
         }
-        while self.retained > self.retention.total.get() {
+        while self.event_count > self.retention.total.get() {
             self.remove_oldest(removed);
         }
-        self.forget_the_gone();
+        self.compact_by_age();
         seq
     }
 
-    fn open(&mut self, key: &str) -> usize {
+    fn create_stream(&mut self, key: &str) -> usize {
         let key = Arc::<str>::from(key);
         let index = self.streams.len();
         self.streams.push(Stream {
             key: Arc::clone(&key),
             low_water: 0,
-            retained: VecDeque::new(),
-            changed: 0,
+            events: VecDeque::new(),
+            last_position: 0,
         });
         self.by_key.insert(key, index);
         index
@@ -151,42 +151,42 @@ impl<E> Streams<E> {
 
     fn remove_oldest_of(&mut self, index: usize, removed: &mut Vec<Arc<E>>) {
         let stream = &mut self.streams[index];
-        if let Some(oldest) = stream.retained.pop_front() {
+        if let Some(oldest) = stream.events.pop_front() {
             stream.low_water += 1;
-            self.retained -= 1;
+            self.event_count -= 1;
             removed.push(oldest.event);
         }
     }
 
     fn remove_oldest(&mut self, removed: &mut Vec<Arc<E>>) {
-        while let Some((version, index)) = self.by_age.pop_front() {
-            if self.is_retained(version, index) {
+        while let Some((position, index)) = self.by_age.pop_front() {
+            if self.is_retained(position, index) {
                 self.remove_oldest_of(index, removed);
                 return;
             }
         }
     }
 
-    /// A stream loses its oldest events first, so one comparison tells.
-    fn is_retained(&self, version: u64, index: usize) -> bool {
+    /// A stream loses its oldest events first, so comparing with its first event suffices.
+    fn is_retained(&self, position: u64, index: usize) -> bool {
         self.streams[index]
-            .retained
+            .events
             .front()
-            .is_some_and(|oldest| oldest.version <= version)
+            .is_some_and(|oldest| oldest.position <= position)
     }
 
-    /// Keeps `by_age` within twice what is retained. It pays for a pass over it with as many appends before.
-    fn forget_the_gone(&mut self) {
-        if self.by_age.len() > 2 * self.retained + 64 {
+    /// Keeps the length of `by_age` below about twice the number of events. Amortized O(1): as many appends precede each pass.
+    fn compact_by_age(&mut self) {
+        if self.by_age.len() > 2 * self.event_count + 64 {
             let by_age = std::mem::take(&mut self.by_age);
             self.by_age = by_age
                 .into_iter()
-                .filter(|&(version, index)| self.is_retained(version, index))
+                .filter(|&(position, index)| self.is_retained(position, index))
                 .collect();
         }
     }
 
-    /// Removes the events of a stream up to `through`, and gives how many they were.
+    /// Removes the events of a stream up to number `through`, adds them to `removed`, and returns their count.
     pub(super) fn trim(&mut self, key: &str, through: u64, removed: &mut Vec<Arc<E>>) -> u64 {
         let Some(&index) = self.by_key.get(key) else {
             return 0;
@@ -194,59 +194,60 @@ impl<E> Streams<E> {
         let stream = &mut self.streams[index];
         let count = through.min(stream.high_water()).saturating_sub(stream.low_water);
         stream.low_water += count;
-        // At most as many as are retained, so it fits.
-        let gone = stream.retained.drain(..count as usize);
-        removed.extend(gone.map(|stored| stored.event));
-        self.retained -= count as usize;
-        self.forget_the_gone();
+        // At most `events.len()`, so the cast is lossless.
+        let trimmed = stream.events.drain(..count as usize);
+        removed.extend(trimmed.map(|stored| stored.event));
+        self.event_count -= count as usize;
+        self.compact_by_age();
         count
     }
 
-    pub(super) fn read(&self, key: &str, after: u64, limit: usize) -> Stretch<E> {
+    pub(super) fn read(&self, key: &str, after: u64, limit: usize) -> StreamSlice<E> {
         let Some(stream) = self.stream(key) else {
-            return Stretch {
-                first: 1,
-                stored: Vec::new(),
+            return StreamSlice {
+                first_seq: 1,
+                events: Vec::new(),
                 low_water: 0,
             };
         };
         let skipped = after.saturating_sub(stream.low_water);
-        let skipped = usize::try_from(skipped)
-            .unwrap_or(usize::MAX)
-            .min(stream.retained.len());
-        let end = skipped.saturating_add(limit).min(stream.retained.len());
-        Stretch {
-            first: stream.low_water + 1 + skipped as u64,
-            stored: stream.retained.range(skipped..end).cloned().collect(),
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(stream.events.len());
+        let end = skipped.saturating_add(limit).min(stream.events.len());
+        StreamSlice {
+            first_seq: stream.low_water + 1 + skipped as u64,
+            events: stream.events.range(skipped..end).cloned().collect(),
             low_water: stream.low_water,
         }
     }
 
-    /// The version of an event, if it is retained.
-    pub(super) fn version_of(&self, key: &str, seq: u64) -> Option<u64> {
+    /// The position of an event, unless it has been removed.
+    pub(super) fn position_of(&self, key: &str, seq: u64) -> Option<u64> {
         let stream = self.stream(key)?;
-        let place = seq.checked_sub(stream.low_water)?.checked_sub(1)?;
-        let stored = stream.retained.get(usize::try_from(place).ok()?)?;
-        Some(stored.version)
+        let index = seq.checked_sub(stream.low_water)?.checked_sub(1)?;
+        let stored = stream.events.get(usize::try_from(index).ok()?)?;
+        Some(stored.position)
     }
 
-    /// The streams, from the one at index `from` on, with events above `version`: at most `limit`.
-    pub(super) fn changed_since(&self, version: u64, from: usize, limit: usize) -> Listing {
+    /// Lists at most `limit` streams with events above position `since`, starting with the stream at index `first_stream`.
+    pub(super) fn changed_since(&self, since: u64, first_stream: usize, limit: usize) -> ChangedPage {
         let mut streams = Vec::new();
-        if version < self.version {
-            for (index, stream) in self.streams.iter().enumerate().skip(from) {
-                if stream.changed <= version {
+        if since < self.last_position {
+            for (index, stream) in self.streams.iter().enumerate().skip(first_stream) {
+                if stream.last_position <= since {
                     continue;
                 }
                 if streams.len() == limit {
-                    return Listing {
+                    return ChangedPage {
                         streams,
-                        next: Some(index),
+                        next_stream: Some(index),
                     };
                 }
                 streams.push((Arc::clone(&stream.key), stream.high_water()));
             }
         }
-        Listing { streams, next: None }
+        ChangedPage {
+            streams,
+            next_stream: None,
+        }
     }
 }

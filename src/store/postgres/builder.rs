@@ -1,4 +1,4 @@
-//! How a store over Postgres is made.
+//! Configuring a store and connecting it.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -8,36 +8,37 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, PgPool};
 use thiserror::Error;
 
-use super::append_queue::AppendQueue;
-use super::error::{Doing, store_error};
+use super::error::{Operation, store_error};
+use super::group_commit::AppendQueue;
 use super::schema::{InvalidSchemaName, Schema};
-use super::{PostgresStore, SharedStore};
-use crate::bus::{DEFAULT_CHANNEL, FleetEvent, StreamEvent};
+use super::{Inner, PostgresStore};
+use crate::event::{FleetEvent, StreamEvent};
 use crate::pg::warm_pool::WarmPool;
 use crate::store::StoreError;
 
-/// The schema, unless another is chosen.
+/// The default schema.
 pub const DEFAULT_SCHEMA: &str = "doorbell";
 
-/// The most connections of the pool that [`connect`](PostgresStoreBuilder::connect) makes.
+/// The default notification channel. To notify from SQL: `SELECT pg_notify('doorbell', 'agent-1:7')`.
+pub const DEFAULT_CHANNEL: &str = "doorbell";
+
+/// The size of the pool that [`connect`](PostgresStoreBuilder::connect) creates.
 const POOL_SIZE: u32 = 3;
 
-/// How long an operation waits for a connection of that pool, connecting included.
+/// How long an operation waits for a connection of that pool, including the time to connect.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the server may take to say why it takes no connection.
-const ASK_AGAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a single attempt to connect may take when it is only made to learn why the pool timed out.
+const DIAGNOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long another transaction may hold a stream before an append gives up.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const DEFAULT_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the server may take over a statement.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection that was idle for longer is tried before it is used: its server may have gone meanwhile.
-const TRY_AFTER_IDLE: Duration = Duration::from_secs(1);
+/// A connection that has been idle for this long is pinged before it is used, because its server may have gone.
+const PING_AFTER_IDLE: Duration = Duration::from_secs(1);
 
-/// Makes a [`PostgresStore`]; from [`PostgresStore::builder`].
+/// Configures a [`PostgresStore`]. Created by [`PostgresStore::builder`].
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -59,7 +60,7 @@ const TRY_AFTER_IDLE: Duration = Duration::from_secs(1);
 pub struct PostgresStoreBuilder<E = FleetEvent> {
     schema: Option<Schema>,
     lock_timeout: Duration,
-    answer_timeout: Duration,
+    response_timeout: Duration,
     channel: Arc<str>,
     transaction_pooler: bool,
     event: PhantomData<fn() -> E>,
@@ -69,20 +70,22 @@ impl<E> PostgresStoreBuilder<E> {
     pub(super) fn new() -> Self {
         Self {
             schema: None,
-            lock_timeout: LOCK_TIMEOUT,
-            answer_timeout: ANSWER_TIMEOUT,
+            lock_timeout: DEFAULT_LOCK_TIMEOUT,
+            response_timeout: DEFAULT_RESPONSE_TIMEOUT,
             channel: DEFAULT_CHANNEL.into(),
             transaction_pooler: false,
             event: PhantomData,
         }
     }
 
-    /// The schema with the store's tables and functions; [`DEFAULT_SCHEMA`] if none is chosen. It is quoted wherever it is used,
-    /// so case and spaces count. Stores in different schemas share nothing.
+    /// The schema that contains the store's tables and functions. The name is always quoted, so case and spaces are significant.
+    /// Stores in different schemas are independent.
+    ///
+    /// Default: [`DEFAULT_SCHEMA`].
     ///
     /// # Errors
     ///
-    /// Postgres would not take the name, or would cut it.
+    /// Returns an error if Postgres would refuse or truncate the name.
     ///
     /// ```
     /// use doorbell::bus::FleetEvent;
@@ -96,9 +99,10 @@ impl<E> PostgresStoreBuilder<E> {
         Ok(self)
     }
 
-    /// How long an append, or a trim, waits for another transaction that holds the stream, before it fails with
-    /// [`StoreError::LockTimeout`]: 5 s by default, at least 1 ms, at most 24 days. It holds for the store's own statements only; the
-    /// session's `lock_timeout` is left as it is.
+    /// How long an append or a trim waits for a stream that another transaction has locked, before it fails with
+    /// [`StoreError::LockTimeout`]. Applies only to the store's own statements; the session's `lock_timeout` is left unchanged.
+    ///
+    /// Default: 5 s. Range: 1 ms to 24 days.
     ///
     /// ```
     /// use std::time::Duration;
@@ -115,10 +119,12 @@ impl<E> PostgresStoreBuilder<E> {
         self
     }
 
-    /// How long the server may take over a statement of the store, before that fails with [`StoreError::Unavailable`] and the
-    /// connection is given up: 10 s by default. For an append or a trim the lock timeout is added. So a server that stands still, or
-    /// a line that has gone dead without a word, is noticed, and the next statement goes over a new connection. What runs in a
-    /// caller's transaction, and [`migrate`](PostgresStore::migrate), take as long as they take.
+    /// How long the server may take to respond to a statement, before it fails with [`StoreError::Unavailable`] and its
+    /// connection is closed. Detects a frozen server and a dead network path; the next statement uses another connection. For
+    /// appends and trims, the lock timeout is added. Statements in a caller's transaction and
+    /// [`migrate`](PostgresStore::migrate) have no limit.
+    ///
+    /// Default: 10 s.
     ///
     /// ```
     /// use std::time::Duration;
@@ -126,16 +132,18 @@ impl<E> PostgresStoreBuilder<E> {
     /// use doorbell::bus::FleetEvent;
     /// use doorbell::store::PostgresStore;
     ///
-    /// let builder = PostgresStore::<FleetEvent>::builder().answer_timeout(Duration::from_secs(3));
+    /// let builder = PostgresStore::<FleetEvent>::builder().response_timeout(Duration::from_secs(3));
     /// # let _ = builder;
     /// ```
     #[must_use]
-    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
-        self.answer_timeout = timeout;
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.response_timeout = timeout;
         self
     }
 
-    /// The channel on which [`append_in_notifying`](PostgresStore::append_in_notifying) rings; [`DEFAULT_CHANNEL`] if none is chosen.
+    /// The channel on which [`append_in_notifying`](PostgresStore::append_in_notifying) sends notifications.
+    ///
+    /// Default: [`DEFAULT_CHANNEL`].
     ///
     /// ```
     /// use doorbell::bus::FleetEvent;
@@ -150,11 +158,13 @@ impl<E> PostgresStoreBuilder<E> {
         self
     }
 
-    /// The server is reached through a pooler that hands out connections by transaction (pgbouncer's `pool_mode = transaction`): keep
-    /// nothing in the session, and run every statement in a transaction of its own, 4 round trips instead of 1. A pool given to
-    /// [`build`](Self::build) has to have connect options with `statement_cache_capacity(0)`.
+    /// Whether the server is reached through a pooler in transaction mode (pgbouncer's `pool_mode = transaction`). If so, the store
+    /// keeps no session state, and runs every statement in its own transaction, which takes 4 round trips instead of 1. A pool
+    /// that is passed to [`build`](Self::build) must have connect options with `statement_cache_capacity(0)`.
     ///
-    /// Where pgbouncer is 1.21 or later and has `max_prepared_statements`, this is not needed.
+    /// Not needed with pgbouncer 1.21 or later if `max_prepared_statements` is set.
+    ///
+    /// Default: `false`.
     ///
     /// ```
     /// use doorbell::bus::FleetEvent;
@@ -164,12 +174,12 @@ impl<E> PostgresStoreBuilder<E> {
     /// # let _ = builder;
     /// ```
     #[must_use]
-    pub fn transaction_pooler(mut self, there_is_one: bool) -> Self {
-        self.transaction_pooler = there_is_one;
+    pub fn transaction_pooler(mut self, enabled: bool) -> Self {
+        self.transaction_pooler = enabled;
         self
     }
 
-    /// A store over a pool of one's own: with its limits, its timeouts, its settings.
+    /// Creates a store that uses an existing pool with its own limits and timeouts. Does not connect.
     ///
     /// ```no_run
     /// use doorbell::bus::FleetEvent;
@@ -183,12 +193,12 @@ impl<E> PostgresStoreBuilder<E> {
     pub fn build(self, pool: PgPool) -> PostgresStore<E> {
         let schema = self.schema.unwrap_or_else(Schema::default_name);
         PostgresStore {
-            shared: Arc::new(SharedStore {
+            inner: Arc::new(Inner {
                 append_queue: AppendQueue::new(pool.options().get_max_connections()),
                 connections: WarmPool::shared(pool),
                 schema,
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
-                answer_timeout: self.answer_timeout,
+                response_timeout: self.response_timeout,
                 channel: self.channel,
                 transaction_pooler: self.transaction_pooler,
             }),
@@ -198,14 +208,14 @@ impl<E> PostgresStoreBuilder<E> {
 }
 
 impl<E: StreamEvent> PostgresStoreBuilder<E> {
-    /// Connects, with a pool of the store's own: at most 3 connections, 5 s for an operation to get one. Connections that were
-    /// idle for a second are tried before they are used, which costs a round trip then.
+    /// Connects with a pool of its own: at most 3 connections, and at most 5 s to acquire one. A connection that has been idle for
+    /// a second is pinged before it is used, which takes a round trip.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`] if the server cannot be reached, after 5 s of trying; [`StoreError::Other`] at once if it refuses
-    /// the user or the database, or if `url` is not a URL such as `postgres://app@localhost/app`. (The other form that libpq
-    /// knows, `host=… user=…`, is for the listening connection only.)
+    /// [`StoreError::Unavailable`] if the server cannot be reached within 5 s; [`StoreError::Other`], immediately, if it refuses
+    /// the user or the database, or if `url` is not a URL such as `postgres://app@localhost/app`. (Only the listening connection
+    /// also accepts libpq's `host=… user=…` form.)
     ///
     /// ```no_run
     /// use doorbell::bus::FleetEvent;
@@ -218,8 +228,8 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
     /// ```
     pub async fn connect(self, url: &str) -> Result<PostgresStore<E>, StoreError> {
         let schema = self.schema.unwrap_or_else(Schema::default_name);
-        let failed = |error| store_error(error, &schema, Doing::Reading);
-        let mut options: PgConnectOptions = url.parse().map_err(|error| StoreError::other(UnreadableUrl(error)))?;
+        let failed = |error| store_error(error, &schema, Operation::Read);
+        let mut options: PgConnectOptions = url.parse().map_err(|error| StoreError::other(InvalidUrl(error)))?;
         if self.transaction_pooler {
             options = options.statement_cache_capacity(0);
         }
@@ -229,7 +239,7 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
             .test_before_acquire(false)
             .before_acquire(|connection, metadata| {
                 Box::pin(async move {
-                    if metadata.idle_for >= TRY_AFTER_IDLE {
+                    if metadata.idle_for >= PING_AFTER_IDLE {
                         sqlx::Connection::ping(connection).await?;
                     }
                     Ok(true)
@@ -239,7 +249,7 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
             .await;
         let pool = match pool {
             Ok(pool) => pool,
-            Err(sqlx::Error::PoolTimedOut) => return Err(failed(why_not(&options).await)),
+            Err(sqlx::Error::PoolTimedOut) => return Err(failed(diagnose(&options).await)),
             Err(error) => return Err(failed(error)),
         };
         let builder = Self {
@@ -250,14 +260,13 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
     }
 }
 
-/// A connection string that is none, or not of the form that the pool knows.
 #[derive(Debug, Error)]
-#[error("the connection string cannot be read as a URL such as postgres://app@localhost/app: {0}")]
-struct UnreadableUrl(#[source] sqlx::Error);
+#[error("the connection string is not a URL such as postgres://app@localhost/app: {0}")]
+struct InvalidUrl(#[source] sqlx::Error);
 
-/// Why the pool got no connection in time. It tries again while a server refuses, and in the end knows only that time is over.
-async fn why_not(options: &PgConnectOptions) -> sqlx::Error {
-    match tokio::time::timeout(ASK_AGAIN_TIMEOUT, options.connect()).await {
+/// Why the pool could not connect. While a server refuses connections, the pool retries, and finally reports only a timeout.
+async fn diagnose(options: &PgConnectOptions) -> sqlx::Error {
+    match tokio::time::timeout(DIAGNOSE_TIMEOUT, options.connect()).await {
         Ok(Err(error)) => error,
         Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
     }

@@ -1,4 +1,4 @@
-//! Where a statement runs: on any connection of the pool, or, behind a transaction pooler, in a transaction of its own.
+//! Running the store's statements: on any connection of the pool or, behind a transaction pooler, each in its own transaction.
 
 use std::io;
 use std::time::Duration;
@@ -8,56 +8,58 @@ use sqlx::query::Query;
 use sqlx::{Connection as _, PgConnection, Postgres, Row as _};
 use tokio::time::timeout;
 
-use super::error::{Doing, store_error};
-use super::{PostgresStore, SharedStore};
+use super::error::{Operation, store_error};
+use super::{Inner, PostgresStore};
 use crate::store::StoreError;
 
 impl<E> PostgresStore<E> {
-    /// Runs a statement that stands alone, and gives its rows.
-    pub(super) async fn run(&self, query: Query<'_, Postgres, PgArguments>) -> Result<Vec<PgRow>, sqlx::Error> {
-        self.run_within(self.shared.answer_timeout, query).await
+    pub(super) async fn fetch_all(&self, query: Query<'_, Postgres, PgArguments>) -> Result<Vec<PgRow>, sqlx::Error> {
+        self.fetch_within(self.inner.response_timeout, query).await
     }
 
-    async fn run_within(
+    /// For a statement that always returns one row.
+    pub(super) async fn fetch_one(&self, query: Query<'_, Postgres, PgArguments>) -> Result<PgRow, sqlx::Error> {
+        self.fetch_all(query).await?.pop().ok_or(sqlx::Error::RowNotFound)
+    }
+
+    /// For a statement that locks streams and always returns one row.
+    pub(super) async fn fetch_one_locking(
+        &self,
+        query: Query<'_, Postgres, PgArguments>,
+    ) -> Result<PgRow, sqlx::Error> {
+        let mut rows = self.fetch_within(self.locking_timeout(), query).await?;
+        rows.pop().ok_or(sqlx::Error::RowNotFound)
+    }
+
+    /// How long a statement that locks streams may take.
+    pub(super) fn locking_timeout(&self) -> Duration {
+        let lock_timeout = Duration::from_millis(self.inner.lock_timeout_ms.unsigned_abs().into());
+        self.inner.response_timeout.saturating_add(lock_timeout)
+    }
+
+    async fn fetch_within(
         &self,
         limit: Duration,
         query: Query<'_, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>, sqlx::Error> {
-        let SharedStore {
+        let Inner {
             connections,
             transaction_pooler,
             ..
-        } = &*self.shared;
+        } = &*self.inner;
         let mut connection = connections.acquire().await?;
-        match timeout(limit, rows(&mut connection, query, *transaction_pooler)).await {
-            Ok(answer) => {
-                let answer = answer?;
+        match timeout(limit, fetch_rows(&mut connection, query, *transaction_pooler)).await {
+            Ok(rows) => {
+                let rows = rows?;
                 connections.give_back(connection);
-                Ok(answer)
+                Ok(rows)
             }
             Err(_) => {
-                // Its answer may still come, or never: nobody else is to have this connection.
+                // The response may still arrive, so no other statement may use this connection.
                 connection.close_on_drop();
-                Err(no_answer(limit))
+                Err(timeout_error(limit))
             }
         }
-    }
-
-    /// The longest that a statement that locks streams may take.
-    pub(super) fn lock_limit(&self) -> Duration {
-        let lock_timeout = Duration::from_millis(self.shared.lock_timeout_ms.unsigned_abs().into());
-        self.shared.answer_timeout.saturating_add(lock_timeout)
-    }
-
-    /// The same for a statement that locks streams, and always has one row.
-    pub(super) async fn run_locking(&self, query: Query<'_, Postgres, PgArguments>) -> Result<PgRow, sqlx::Error> {
-        let mut rows = self.run_within(self.lock_limit(), query).await?;
-        rows.pop().ok_or(sqlx::Error::RowNotFound)
-    }
-
-    /// The same for a statement that always has one row.
-    pub(super) async fn run_one(&self, query: Query<'_, Postgres, PgArguments>) -> Result<PgRow, sqlx::Error> {
-        self.run(query).await?.pop().ok_or(sqlx::Error::RowNotFound)
     }
 
     pub(super) fn get<'r, T>(&self, row: &'r PgRow, column: usize) -> Result<T, StoreError>
@@ -68,12 +70,11 @@ impl<E> PostgresStore<E> {
     }
 
     pub(super) fn read_error(&self, error: sqlx::Error) -> StoreError {
-        store_error(error, &self.shared.schema, Doing::Reading)
+        store_error(error, &self.inner.schema, Operation::Read)
     }
 }
 
-/// Runs a statement that stands alone on a connection.
-pub(super) async fn rows(
+pub(super) async fn fetch_rows(
     connection: &mut PgConnection,
     query: Query<'_, Postgres, PgArguments>,
     transaction_pooler: bool,
@@ -81,18 +82,18 @@ pub(super) async fn rows(
     if !transaction_pooler {
         return query.fetch_all(connection).await;
     }
-    // A statement is prepared in one exchange and run in the next. In between the pooler may put another server behind the
-    // connection, unless a transaction holds it.
+    // sqlx prepares a statement in one exchange and executes it in the next. The pooler may switch servers in between, unless a
+    // transaction is open.
     let mut transaction = connection.begin().await?;
     let rows = query.persistent(false).fetch_all(&mut *transaction).await?;
     transaction.commit().await?;
     Ok(rows)
 }
 
-/// A frozen server, or a line that has gone dead without a word, would be waited for as long as the kernel does: for hours.
-pub(super) fn no_answer(limit: Duration) -> sqlx::Error {
+/// Without a limit, a frozen server or a dead network path would block a statement until the kernel gives up, for hours.
+pub(super) fn timeout_error(limit: Duration) -> sqlx::Error {
     sqlx::Error::Io(io::Error::new(
         io::ErrorKind::TimedOut,
-        format!("no answer within {limit:?}"),
+        format!("no response within {limit:?}"),
     ))
 }

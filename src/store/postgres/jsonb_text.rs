@@ -1,6 +1,6 @@
-//! JSON that Postgres cannot store: it has no character NUL, and so refuses `\u0000` in `jsonb`.
+//! JSON text that `jsonb` cannot store: Postgres has no NUL character, and refuses `\u0000`.
 
-/// Whether JSON contains `\u0000`, and not as the end of `\\u0000`, which is a backslash and then text.
+/// Whether JSON text contains the escape `\u0000`, as opposed to `\\u0000`, which is a backslash followed by text.
 pub(super) fn escapes_nul(json: &str) -> bool {
     let mut rest = json;
     while let Some(at) = rest.find('\\') {
@@ -8,7 +8,7 @@ pub(super) fn escapes_nul(json: &str) -> bool {
         if escape.starts_with("u0000") {
             return true;
         }
-        // Past the character that was escaped, which is always ASCII.
+        // Skip the escaped character, which is always ASCII.
         rest = escape.get(1..).unwrap_or("");
     }
     false
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nul_is_found_and_what_looks_like_it_is_not() {
+    fn nul_escapes_are_told_from_escaped_backslashes() {
         for (text, nul) in [
             ("", false),
             ("\0", true),

@@ -1,37 +1,37 @@
-//! Bringing the tables and functions into being, and seeing that they are there.
+//! Creating the tables and functions, and checking that they exist.
 
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{Connection as _, PgConnection};
 
-use super::error::{Doing, store_error};
+use super::error::{Operation, store_error};
 use super::schema::Schema;
 use crate::store::StoreError;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
-/// Whoever migrates any schema of the database holds this advisory lock: "doorbell" in ASCII.
-const LOCK: i64 = 0x646f_6f72_6265_6c6c;
+/// The advisory lock that is held while any schema of the database is migrated: "doorbell" in ASCII.
+const LOCK_ID: i64 = 0x646f_6f72_6265_6c6c;
 
-/// Runs what has not been run yet, in one transaction.
+/// Runs the pending migrations in one transaction.
 ///
-/// Behind a transaction pooler other clients may have left prepared statements of the same names in the session that this
-/// transaction gets, and so would this one.
+/// Behind a transaction pooler, the session may contain prepared statements of other clients with the names that sqlx uses, so
+/// the statements are deallocated before and after.
 pub(super) async fn migrate(
     connection: &mut PgConnection,
     schema: &Schema,
     transaction_pooler: bool,
 ) -> Result<(), StoreError> {
-    let failed = |error| store_error(error, schema, Doing::Reading);
+    let failed = |error| store_error(error, schema, Operation::Read);
     let mut transaction = connection.begin().await.map_err(failed)?;
     if transaction_pooler {
-        forget_prepared(&mut transaction).await.map_err(failed)?;
+        deallocate_prepared_statements(&mut transaction).await.map_err(failed)?;
     }
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
-        .bind(LOCK)
+        .bind(LOCK_ID)
         .execute(&mut *transaction)
         .await
         .map_err(failed)?;
-    // Not `IF NOT EXISTS` alone: that asks for the right to create schemas even if there is nothing to create.
+    // `CREATE SCHEMA IF NOT EXISTS` requires the privilege to create schemas even if the schema exists.
     let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)")
         .bind(schema.name())
         .fetch_one(&mut *transaction)
@@ -41,7 +41,7 @@ pub(super) async fn migrate(
         let create = sqlx::AssertSqlSafe(format!("CREATE SCHEMA {}", schema.quoted()));
         sqlx::query(create).execute(&mut *transaction).await.map_err(failed)?;
     }
-    // For this transaction only. The functions keep it: that is how they find their tables.
+    // Reverts at the end of the transaction, but the functions keep it to find their tables.
     sqlx::query("SELECT set_config('search_path', $1, true)")
         .bind(format!("{}, pg_temp", schema.quoted()))
         .execute(&mut *transaction)
@@ -59,17 +59,17 @@ pub(super) async fn migrate(
         .await
         .map_err(failed)?;
     if transaction_pooler {
-        forget_prepared(&mut transaction).await.map_err(failed)?;
+        deallocate_prepared_statements(&mut transaction).await.map_err(failed)?;
     }
     transaction.commit().await.map_err(failed)
 }
 
-async fn forget_prepared(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+async fn deallocate_prepared_statements(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::raw_sql("DEALLOCATE ALL").execute(connection).await.map(drop)
 }
 
-/// The service may keep migrations of its own in the same schema, so ours have a table of their own name. A database that is
-/// ahead, since a newer build has migrated it, is fine.
+/// The application may keep its own sqlx migrations in the same schema, so the store's are recorded in a table with another name.
+/// A database that a newer build has migrated is fine.
 fn migrator(schema: &Schema) -> Migrator {
     let mut migrator = Migrator::with_migrations(MIGRATIONS.iter().cloned().collect());
     migrator.dangerous_set_table_name(format!("{}.migrations", schema.quoted()));
@@ -77,18 +77,18 @@ fn migrator(schema: &Schema) -> Migrator {
     migrator
 }
 
-/// Whether migrations up to `there` are all that this build needs.
-pub(super) fn check(there: Option<i64>, schema: &Schema) -> Result<(), StoreError> {
+/// Whether the migrations up to `applied` include all that this build needs.
+pub(super) fn check(applied: Option<i64>, schema: &Schema) -> Result<(), StoreError> {
     let needed = MIGRATIONS.iter().map(|migration| migration.version).max();
-    if there >= needed {
+    if applied >= needed {
         return Ok(());
     }
     let number = |version: Option<i64>| version.unwrap_or(0);
     Err(StoreError::NotMigrated {
         schema: schema.name().to_owned(),
         reason: format!(
-            "it has migrations up to {}, this build needs {}",
-            number(there),
+            "its last migration is {}, this build needs {}",
+            number(applied),
             number(needed)
         ),
     })

@@ -1,10 +1,9 @@
 //! The store over Postgres.
 
 mod append;
-mod append_queue;
+mod append_in;
 mod builder;
-mod contended_append;
-mod direct_append;
+mod encode;
 mod error;
 mod execute;
 mod group_commit;
@@ -22,46 +21,50 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx::{PgPool, Row as _};
 
-use self::append_queue::AppendQueue;
-pub use self::builder::{DEFAULT_SCHEMA, PostgresStoreBuilder};
+pub use self::builder::{DEFAULT_CHANNEL, DEFAULT_SCHEMA, PostgresStoreBuilder};
+use self::group_commit::AppendQueue;
 pub use self::schema::InvalidSchemaName;
 use self::schema::Schema;
 use super::{ChangedStream, Changes, EventId, Page, Record, ReplayRange, Store, StoreError, Watermark};
 use crate::event::{FleetEvent, StreamEvent};
 use crate::pg::warm_pool::WarmPool;
 
-/// A [`Store`] over Postgres, for any number of processes. Clones are handles of the same pool.
+/// A [`Store`] in a Postgres database, shared by any number of processes. Clones share one connection pool.
 ///
-/// [`migrate`](Self::migrate) brings its tables and functions into being; the functions can be called from psql and from
-/// triggers, too (`migrations/README.md`).
+/// [`migrate`](Self::migrate) creates the tables and functions. The functions can also be called from psql and from triggers; see
+/// `migrations/README.md`.
 ///
-/// # What it costs
+/// # Costs
 ///
-/// | | round trips | |
+/// | method | round trips | work |
 /// |---|---|---|
-/// | [`append`](Store::append) | 1 | one transaction, one flush, shared where many append at once; one more round trip if another process has the stream |
-/// | [`append_batch`](Store::append_batch) | 1 | one transaction, one flush; all or nothing |
-/// | [`append_in`](Self::append_in), [`append_batch_in`](Self::append_batch_in) | 1 | in the caller's transaction |
-/// | [`replay`](Store::replay), [`replay_many`](Store::replay_many) | 1 | one query, one snapshot, whatever the number of streams |
-/// | [`high_water`](Store::high_water), [`high_waters`](Store::high_waters), [`identities`](Store::identities) | 1 | a probe of the primary key for each stream |
-/// | [`changed_since`](Store::changed_since) | 1 | a probe of an index for each event since the watermark; of all streams: for each stream |
+/// | [`append`](Store::append) | 1 | one transaction and flush, which concurrent appends share; 2 round trips if another session has locked the stream |
+/// | [`append_batch`](Store::append_batch) | 1 | one transaction and flush |
+/// | [`append_in`](Self::append_in), [`append_batch_in`](Self::append_batch_in) | 1 | part of the caller's transaction |
+/// | [`replay`](Store::replay), [`replay_many`](Store::replay_many) | 1 | one query and snapshot for any number of streams |
+/// | [`high_water`](Store::high_water), [`high_waters`](Store::high_waters), [`event_ids`](Store::event_ids) | 1 | one probe of the primary key per stream or event |
+/// | [`changed_since`](Store::changed_since) | 1 | one index probe per event since the watermark; when it lists all streams, per stream |
 ///
-/// And one before each, if the connection has been idle for a second (with [`connect`](Self::connect)), or if it has not prepared
-/// the statement yet. Behind a pooler that hands out connections by transaction
-/// ([`transaction_pooler`](PostgresStoreBuilder::transaction_pooler)) everything but the `_in` methods costs 4.
+/// A statement takes one more round trip if its connection has not prepared it yet or, with [`connect`](Self::connect), has been
+/// idle for a second. With [`transaction_pooler`](PostgresStoreBuilder::transaction_pooler), all methods except the `_in` methods
+/// take 4 round trips.
 ///
-/// # Who waits for whom
+/// # Concurrency
 ///
-/// Appends to one stream follow one another from the first statement to the commit, so that their numbers are in the order of
-/// commit and have no gap. Readers wait for nobody. An open transaction that has appended holds up its own streams and nothing else.
+/// Appends to one stream are serialized from their first statement to their commit, so sequence numbers follow the commit order
+/// and have no gaps. Reads never block. An open transaction that has appended blocks appends to its own streams, and nothing else.
 ///
-/// A process has at most four appends under way, and one fewer than its pool has connections. What comes meanwhile waits without a
-/// connection, and goes together in the next transaction, whatever its streams, so that hundreds of writers share one flush. Each
-/// fails or succeeds by itself all the same: whoever would spoil the others', or would have to wait for a stream that somebody
-/// else has, gets a transaction of its own.
+/// A process runs at most four append transactions at a time, and leaves at least one connection of its pool free. Appends that
+/// arrive meanwhile wait without a connection, and the next transaction takes all of them, whatever their streams, so hundreds of
+/// writers share one flush. Appends still succeed or fail individually. If one is refused, or another session has locked its
+/// stream, the affected streams continue in their own transactions.
 ///
-/// Nobody waits for a server that does not answer, because it stands still or the line to it is dead: what has no answer within
-/// the [time limit](PostgresStoreBuilder::answer_timeout) fails, and its connection is given up.
+/// # Timeouts
+///
+/// If the server does not respond within the [response timeout](PostgresStoreBuilder::response_timeout), because it is frozen or
+/// the network path is dead, the operation fails and its connection is closed.
+///
+/// # Examples
 ///
 /// ```no_run
 /// use doorbell::bus::FleetEvent;
@@ -76,15 +79,15 @@ use crate::pg::warm_pool::WarmPool;
 /// # }
 /// ```
 pub struct PostgresStore<E = FleetEvent> {
-    shared: Arc<SharedStore>,
+    inner: Arc<Inner>,
     event: PhantomData<fn() -> E>,
 }
 
-struct SharedStore {
+struct Inner {
     connections: WarmPool,
     schema: Schema,
     lock_timeout_ms: i32,
-    answer_timeout: Duration,
+    response_timeout: Duration,
     transaction_pooler: bool,
     channel: Arc<str>,
     append_queue: AppendQueue,
@@ -93,7 +96,7 @@ struct SharedStore {
 impl<E> Clone for PostgresStore<E> {
     fn clone(&self) -> Self {
         Self {
-            shared: Arc::clone(&self.shared),
+            inner: Arc::clone(&self.inner),
             event: PhantomData,
         }
     }
@@ -102,19 +105,19 @@ impl<E> Clone for PostgresStore<E> {
 impl<E> fmt::Debug for PostgresStore<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore")
-            .field("schema", &self.shared.schema.name())
-            .field("connections", &self.shared.connections.pool.size())
+            .field("schema", &self.inner.schema.name())
+            .field("connections", &self.inner.connections.pool.size())
             .finish_non_exhaustive()
     }
 }
 
 impl PostgresStore {
-    /// Connects: to the schema [`DEFAULT_SCHEMA`], by a pool of its own of at most 3 connections. For events of another type, and for
-    /// everything that can be chosen, there is the [`builder`](Self::builder).
+    /// Connects with a pool of its own, of at most 3 connections, and uses the schema [`DEFAULT_SCHEMA`]. Use the
+    /// [`builder`](Self::builder) for other event types and settings.
     ///
     /// # Errors
     ///
-    /// As [`PostgresStoreBuilder::connect`].
+    /// The errors of [`PostgresStoreBuilder::connect`].
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), doorbell::store::StoreError> {
@@ -126,7 +129,7 @@ impl PostgresStore {
         Self::builder().connect(url).await
     }
 
-    /// A store over a pool of one's own, in the schema [`DEFAULT_SCHEMA`].
+    /// Creates a store that uses an existing pool and the schema [`DEFAULT_SCHEMA`].
     ///
     /// ```no_run
     /// # fn run(pool: sqlx::PgPool) {
@@ -140,7 +143,7 @@ impl PostgresStore {
 }
 
 impl<E> PostgresStore<E> {
-    /// To choose the type of event, the schema, the lock timeout, the channel.
+    /// Configures the event type, the schema, the timeouts and the notification channel.
     ///
     /// ```
     /// use doorbell::bus::FleetEvent;
@@ -154,7 +157,7 @@ impl<E> PostgresStore<E> {
         PostgresStoreBuilder::new()
     }
 
-    /// The pool, for transactions of one's own.
+    /// The store's pool, for example to begin a transaction.
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), sqlx::Error> {
@@ -164,10 +167,10 @@ impl<E> PostgresStore<E> {
     /// ```
     #[must_use]
     pub fn pool(&self) -> &PgPool {
-        &self.shared.connections.pool
+        &self.inner.connections.pool
     }
 
-    /// The schema's name, as it was given.
+    /// The name of the store's schema, unquoted.
     ///
     /// ```no_run
     /// # fn run(store: doorbell::store::PostgresStore) {
@@ -176,19 +179,19 @@ impl<E> PostgresStore<E> {
     /// ```
     #[must_use]
     pub fn schema(&self) -> &str {
-        self.shared.schema.name()
+        self.inner.schema.name()
     }
 
-    /// Creates the schema, its tables and its functions, or brings them up to date. Any number of processes may do it at once:
-    /// one works, the others wait and find it done. One transaction, so it happens as a whole or not at all.
+    /// Creates the schema with its tables and functions, or brings them up to date. Everything happens in one transaction. Any
+    /// number of processes may call this concurrently.
     ///
-    /// Call it after a dump was restored, too: transaction numbers from elsewhere mean nothing here, and until then
-    /// [`changed_since`](Store::changed_since) can only list all streams.
+    /// Also call this after a dump was restored. The dump contains transaction IDs of another server; until they are replaced,
+    /// [`changed_since`](Store::changed_since) always lists all streams.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`]; [`StoreError::ReadOnly`] on a standby; [`StoreError::Other`] if the role may not create them, or
-    /// if a migration that has been run is not the one that this build knows by its number.
+    /// [`StoreError::Unavailable`]; [`StoreError::ReadOnly`] on a standby; [`StoreError::Other`] if the role lacks a privilege, or
+    /// if a migration that was run differs from this build's.
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -197,20 +200,16 @@ impl<E> PostgresStore<E> {
     /// # }
     /// ```
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        let mut connection = self
-            .shared
-            .connections
-            .acquire()
-            .await
-            .map_err(|error| self.read_error(error))?;
-        migrate::migrate(&mut connection, &self.shared.schema, self.shared.transaction_pooler).await
+        let acquired = self.inner.connections.acquire().await;
+        let mut connection = acquired.map_err(|error| self.read_error(error))?;
+        migrate::migrate(&mut connection, &self.inner.schema, self.inner.transaction_pooler).await
     }
 
-    /// Whether everything is there that this build needs, in one round trip. What a newer build has added does no harm.
+    /// Checks that all migrations of this build have been run, in one round trip. Migrations of newer builds do no harm.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NotMigrated`] says what is missing.
+    /// [`StoreError::NotMigrated`] if a migration is missing; [`StoreError::Unavailable`].
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -219,20 +218,22 @@ impl<E> PostgresStore<E> {
     /// # }
     /// ```
     pub async fn check_migrated(&self) -> Result<(), StoreError> {
-        let row = self.run_one(sqlx::query(&self.shared.schema.migrated_to)).await;
-        let there = row.and_then(|row| row.try_get::<Option<i64>, _>(0));
-        migrate::check(there.map_err(|error| self.read_error(error))?, &self.shared.schema)
+        let row = self.fetch_one(sqlx::query(&self.inner.schema.last_migration)).await;
+        let applied = row.and_then(|row| row.try_get::<Option<i64>, _>(0));
+        migrate::check(applied.map_err(|error| self.read_error(error))?, &self.inner.schema)
     }
 }
 
 #[async_trait]
 impl<E: StreamEvent> Store<E> for PostgresStore<E> {
     async fn append(&self, event: E) -> Result<E, StoreError> {
-        self.append_alone(event).await.map(|appended| appended.event)
+        let metadata = self.append_event(&event).await?;
+        Ok(metadata.stamp(event))
     }
 
     async fn append_record(&self, event: E) -> Result<Record<E>, StoreError> {
-        self.append_alone(event).await.map(Record::from)
+        let metadata = self.append_event(&event).await?;
+        Ok(metadata.into_record(event))
     }
 
     async fn replay(&self, stream_key: &str, after: u64, limit: usize) -> Result<Page<E>, StoreError> {
@@ -240,7 +241,7 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
             stream_key: stream_key.into(),
             after,
         };
-        let mut pages = self.read(&[range], limit).await?;
+        let mut pages = self.read_pages(&[range], limit).await?;
         Ok(pages.pop().unwrap_or(Page {
             records: Vec::new(),
             low_water: 0,
@@ -253,16 +254,19 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
     }
 
     async fn append_batch(&self, events: Vec<E>) -> Result<Vec<E>, StoreError> {
-        self.append_batch_alone(events).await.map(append::only_events)
+        let metadata = self.append_events(&events).await?;
+        let stamped = events.into_iter().zip(metadata);
+        Ok(stamped.map(|(event, metadata)| metadata.stamp(event)).collect())
     }
 
     async fn append_records(&self, events: Vec<E>) -> Result<Vec<Record<E>>, StoreError> {
-        let appended = self.append_batch_alone(events).await?;
-        Ok(appended.into_iter().map(Record::from).collect())
+        let metadata = self.append_events(&events).await?;
+        let appended = events.into_iter().zip(metadata);
+        Ok(appended.map(|(event, metadata)| metadata.into_record(event)).collect())
     }
 
     async fn replay_many(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, StoreError> {
-        self.read(ranges, limit).await
+        self.read_pages(ranges, limit).await
     }
 
     async fn high_waters(&self, stream_keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
@@ -273,12 +277,12 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
     async fn changed_since(&self, since: Option<&Watermark>, limit: usize) -> Result<Option<Changes>, StoreError> {
         let since = since
             .map(Watermark::as_str)
-            // Anything else is some other store's.
+            // Ignore watermarks of other stores.
             .filter(|text| serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).is_ok());
-        let query = sqlx::query(&self.shared.schema.changed_since)
+        let query = sqlx::query(&self.inner.schema.changed_since)
             .bind(since)
             .bind(i32::try_from(limit.max(1)).unwrap_or(i32::MAX - 1).min(i32::MAX - 1));
-        let row = self.run_one(query).await.map_err(|error| self.read_error(error))?;
+        let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
         let stream_keys: Vec<String> = self.get(&row, 0)?;
         let high_waters: Vec<i64> = self.get(&row, 1)?;
         let streams = stream_keys.into_iter().zip(high_waters);
@@ -295,11 +299,11 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
         }))
     }
 
-    async fn identities(&self, places: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
-        self.read_identities(places).await
+    async fn event_ids(&self, positions: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
+        self.read_event_ids(positions).await
     }
 
     fn on_reconnect(&self) {
-        self.shared.connections.on_reconnect();
+        self.inner.connections.on_reconnect();
     }
 }

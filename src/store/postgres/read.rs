@@ -1,4 +1,4 @@
-//! Reading: rows to records.
+//! Reading records, and decoding their events.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use crate::event::StreamEvent;
 use crate::store::{EventId, Page, Record, ReplayRange, StoreError, Undecodable};
 
 impl<E: StreamEvent> PostgresStore<E> {
-    /// One query for all ranges; one snapshot, too.
-    pub(super) async fn read(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, StoreError> {
+    /// Reads all ranges in one query, so in one snapshot.
+    pub(super) async fn read_pages(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, StoreError> {
         if ranges.is_empty() {
             return Ok(Vec::new());
         }
         let stream_keys: Vec<&str> = ranges.iter().map(|range| sendable(&range.stream_key)).collect();
         let after: Vec<i64> = ranges.iter().map(|range| clamp(range.after)).collect();
-        let query = sqlx::query(&self.shared.schema.replay)
+        let query = sqlx::query(&self.inner.schema.replay_many)
             .bind(stream_keys)
             .bind(after)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = self.run(query).await.map_err(|error| self.read_error(error))?;
+        let rows = self.fetch_all(query).await.map_err(|error| self.read_error(error))?;
         let mut pages: Vec<Page<E>> = Vec::with_capacity(ranges.len());
         for row in rows {
-            // Every range has a row, if only with its floor; they come in order.
-            let place = usize::try_from(self.get::<i64>(&row, 0)?).unwrap_or(1);
-            if pages.len() < place {
+            // Rows come in the order of the ranges, and there is at least one per range.
+            let ordinal = usize::try_from(self.get::<i64>(&row, 0)?).unwrap_or(1);
+            if pages.len() < ordinal {
                 pages.push(Page {
                     records: Vec::new(),
                     low_water: self.get::<i64>(&row, 1)?.cast_unsigned(),
                 });
             }
-            if let (Some(page), Some(range)) = (pages.last_mut(), ranges.get(place - 1))
+            if let (Some(page), Some(range)) = (pages.last_mut(), ranges.get(ordinal - 1))
                 && let Some(seq) = self.get::<Option<i64>>(&row, 2)?
             {
                 let record = self.record(&row, &range.stream_key, seq.cast_unsigned())?;
@@ -61,33 +61,39 @@ impl<E: StreamEvent> PostgresStore<E> {
             return Ok(Vec::new());
         }
         let stream_keys: Vec<&str> = stream_keys.iter().map(|key| sendable(key)).collect();
-        let query = sqlx::query(&self.shared.schema.high_waters).bind(stream_keys);
-        let row = self.run_one(query).await.map_err(|error| self.read_error(error))?;
+        let query = sqlx::query(&self.inner.schema.high_waters).bind(stream_keys);
+        let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
         let high_waters: Vec<i64> = self.get(&row, 0)?;
         Ok(high_waters.into_iter().map(i64::cast_unsigned).collect())
     }
 
-    pub(super) async fn read_identities(&self, places: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
-        if places.is_empty() {
+    pub(super) async fn read_event_ids(
+        &self,
+        positions: &[(Arc<str>, u64)],
+    ) -> Result<Vec<Option<EventId>>, StoreError> {
+        if positions.is_empty() {
             return Ok(Vec::new());
         }
-        let stream_keys: Vec<&str> = places.iter().map(|(stream_key, _)| sendable(stream_key)).collect();
-        // Number 0, like the ones beyond the server's, is no event's.
-        let seqs: Vec<i64> = places.iter().map(|(_, seq)| i64::try_from(*seq).unwrap_or(0)).collect();
-        let query = sqlx::query(&self.shared.schema.event_ids).bind(stream_keys).bind(seqs);
-        let rows = self.run(query).await.map_err(|error| self.read_error(error))?;
+        let stream_keys: Vec<&str> = positions.iter().map(|(stream_key, _)| sendable(stream_key)).collect();
+        // Neither 0 nor a number beyond the server's range is the number of an event.
+        let seqs: Vec<i64> = positions
+            .iter()
+            .map(|(_, seq)| i64::try_from(*seq).unwrap_or(0))
+            .collect();
+        let query = sqlx::query(&self.inner.schema.event_ids).bind(stream_keys).bind(seqs);
+        let rows = self.fetch_all(query).await.map_err(|error| self.read_error(error))?;
         rows.iter()
             .map(|row| Ok(self.get::<Option<Vec<u8>>>(row, 0)?.and_then(|id| event_id(&id))))
             .collect()
     }
 }
 
-/// A key that names no stream can still be asked for, and there is nothing; but NUL would not get through.
+/// Reading a stream with an invalid key finds nothing. A key with NUL cannot be sent, so send the empty key instead.
 fn sendable(stream_key: &str) -> &str {
     if stream_key.contains('\0') { "" } else { stream_key }
 }
 
-/// There is nothing beyond the server's numbers.
+/// No event has a number beyond the server's range.
 fn clamp(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
@@ -96,21 +102,21 @@ pub(super) fn event_id(bytes: &[u8]) -> Option<EventId> {
     Some(EventId(u128::from_be_bytes(bytes.try_into().ok()?)))
 }
 
-/// A time before 1970 is none of ours.
+/// `None` for a time before 1970, which no store has assigned.
 pub(super) fn time(seconds_since_epoch: f64) -> Option<SystemTime> {
     let since_epoch = Duration::try_from_secs_f64(seconds_since_epoch).ok()?;
     UNIX_EPOCH.checked_add(since_epoch)
 }
 
-/// The event of a payload, with the number of its row; or why there is none.
+/// Decodes a payload and stamps the event with the number of its row.
 fn decode<E: StreamEvent>(payload: &str, stream_key: &str, seq: u64) -> Result<E, Undecodable> {
-    // The decoder is not ours. If it panics, that is no reason to stop reading for all streams.
+    // A panic in the event type's decoder must not stop reads for all streams.
     let decoded = catch_unwind(AssertUnwindSafe(|| decode_unguarded(payload, stream_key, seq)));
     decoded.unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<&str>().copied();
-        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let message = panic.downcast_ref::<&str>().copied();
+        let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         Err(Undecodable {
-            reason: format!("the decoder has panicked: {}", said.unwrap_or("without a message")),
+            reason: format!("the decoder panicked: {}", message.unwrap_or("no message")),
         })
     })
 }
@@ -122,7 +128,7 @@ fn decode_unguarded<E: StreamEvent>(payload: &str, stream_key: &str, seq: u64) -
     if event.stream_key() != stream_key {
         return Err(Undecodable {
             reason: format!(
-                "it says that it is of stream {:?}, and lies in {stream_key:?}",
+                "the event belongs to stream {:?} but is stored in stream {stream_key:?}",
                 event.stream_key()
             ),
         });

@@ -6,34 +6,39 @@ use super::PostgresStore;
 use crate::event::StreamEvent;
 use crate::store::StoreError;
 
-/// The most events that one transaction removes of a stream. The stream is locked meanwhile, for some milliseconds.
+/// The most events of one stream that one transaction removes. It locks the stream for a few milliseconds.
 const EVENTS_PER_STEP: i32 = 1_000;
 
 /// The most streams that one transaction trims.
 const STREAMS_PER_STEP: usize = 16;
 
-/// How many streams one query looks at.
-const STREAMS_PER_LOOK: i32 = 1_000;
+/// The most streams that one query lists.
+const STREAMS_PER_QUERY: i32 = 1_000;
 
-/// A stream, as retention sees it.
-struct Age {
+/// The oldest and the last event of a stream.
+struct StreamExtent {
     stream_key: String,
     oldest_seq: i64,
-    /// Seconds since its oldest event was appended.
+    /// Seconds since the oldest event was appended.
     oldest_age: f64,
     last_seq: i64,
 }
 
 impl<E: StreamEvent> PostgresStore<E> {
-    /// Removes the events of a stream up to number `through`, and gives how many that were. Numbers beyond the last are as good as
-    /// the last; the stream's numbers go on in any case, and [`Page::low_water`](crate::store::Page::low_water) tells readers.
+    /// Removes the events of a stream up to and including number `through`, and returns how many it removed. A number above the
+    /// last event's removes all of them. The stream's numbering continues in any case, and
+    /// [`Page::low_water`](crate::store::Page::low_water) tells readers what is gone.
     ///
-    /// It works in transactions of at most 1,000 events, the oldest first, each a round trip, and each complete in itself: if the
-    /// future is dropped, or fails, what was removed until then stays removed.
+    /// Removes the oldest events first, in transactions of at most 1,000 events, one round trip each.
     ///
     /// # Errors
     ///
-    /// As [`Store::append`](crate::store::Store::append), as far as they concern the connection, the lock and the migrations.
+    /// The errors of [`Store::append`](crate::store::Store::append) that concern the key, the connection, the lock and the
+    /// migrations.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped or fails, events that were already removed stay removed.
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -47,14 +52,16 @@ impl<E: StreamEvent> PostgresStore<E> {
         self.trim_streams(&[(stream_key.to_owned(), through)]).await
     }
 
-    /// Removes all events that were appended longer than `age` ago, by the server's clock, and gives how many that were. Where the
-    /// clock was set back an older event may stay behind a younger one, since a stream loses its events in their order.
+    /// Removes all events that were appended more than `age` ago, by the server's clock, and returns how many it removed. Each
+    /// stream loses its events in order, so after the clock was set back, an old event may be kept because it follows a younger
+    /// one.
     ///
-    /// One round trip for each 1,000 streams to look, and the steps of [`trim`](Self::trim), of up to 16 streams at once.
+    /// Takes one round trip per 1,000 streams to list them, and the transactions of [`trim`](Self::trim), each for up to 16
+    /// streams.
     ///
     /// # Errors
     ///
-    /// As [`trim`](Self::trim).
+    /// The errors of [`trim`](Self::trim).
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -64,20 +71,20 @@ impl<E: StreamEvent> PostgresStore<E> {
     /// # }
     /// ```
     pub async fn trim_older_than(&self, age: Duration) -> Result<u64, StoreError> {
-        // A thousand years are enough, and fit an interval.
+        // A thousand years, which fit in a Postgres interval.
         let age = age.as_secs_f64().min(3.2e10);
         let mut removed = 0;
         let mut after_key = String::new();
         loop {
-            let ages = self.stream_ages(&after_key).await?;
-            let Some(last) = ages.last() else { return Ok(removed) };
+            let extents = self.stream_extents(&after_key).await?;
+            let Some(last) = extents.last() else { return Ok(removed) };
             after_key.clone_from(&last.stream_key);
-            let mut old: Vec<String> = ages
+            let mut old: Vec<String> = extents
                 .into_iter()
                 .filter(|stream| stream.oldest_age > age)
                 .map(|stream| stream.stream_key)
                 .collect();
-            // A stream stays among them until a step has not used up its bound.
+            // A stream is finished when it has no old events left.
             while !old.is_empty() {
                 let mut unfinished = Vec::new();
                 for streams in old.chunks(STREAMS_PER_STEP) {
@@ -90,13 +97,14 @@ impl<E: StreamEvent> PostgresStore<E> {
         }
     }
 
-    /// Removes all but the last `count` events of every stream, and gives how many that were. With `count` 0 only the numbers stay.
+    /// Removes all but the last `count` events of every stream, and returns how many it removed. With a `count` of 0, streams
+    /// keep only their numbering.
     ///
-    /// The cost is that of [`trim_older_than`](Self::trim_older_than).
+    /// Costs the same as [`trim_older_than`](Self::trim_older_than).
     ///
     /// # Errors
     ///
-    /// As [`trim`](Self::trim).
+    /// The errors of [`trim`](Self::trim).
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -109,10 +117,10 @@ impl<E: StreamEvent> PostgresStore<E> {
         let mut removed = 0;
         let mut after_key = String::new();
         loop {
-            let ages = self.stream_ages(&after_key).await?;
-            let Some(last) = ages.last() else { return Ok(removed) };
+            let extents = self.stream_extents(&after_key).await?;
+            let Some(last) = extents.last() else { return Ok(removed) };
             after_key.clone_from(&last.stream_key);
-            let surplus: Vec<(String, i64)> = ages
+            let surplus: Vec<(String, i64)> = extents
                 .into_iter()
                 .map(|stream| {
                     (
@@ -130,7 +138,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         }
     }
 
-    /// Trims all of these streams, in as many transactions as it takes.
+    /// Trims all of these streams, in as many transactions as needed.
     async fn trim_streams(&self, streams: &[(String, i64)]) -> Result<u64, StoreError> {
         let mut removed = 0;
         loop {
@@ -142,30 +150,33 @@ impl<E: StreamEvent> PostgresStore<E> {
         }
     }
 
-    /// One transaction, of at most [`EVENTS_PER_STEP`] of each stream.
+    /// One transaction that removes at most [`EVENTS_PER_STEP`] events from each stream.
     async fn trim_step(&self, streams: &[(String, i64)]) -> Result<u64, StoreError> {
         let (stream_keys, throughs): (Vec<&str>, Vec<i64>) = streams
             .iter()
             .map(|(stream_key, through)| (stream_key.as_str(), *through))
             .unzip();
-        let query = sqlx::query(&self.shared.schema.trim_streams)
+        let query = sqlx::query(&self.inner.schema.trim_streams)
             .bind(stream_keys)
             .bind(throughs)
             .bind(EVENTS_PER_STEP)
-            .bind(self.shared.lock_timeout_ms);
-        let row = self.run_locking(query).await.map_err(|error| self.read_error(error))?;
+            .bind(self.inner.lock_timeout_ms);
+        let row = self
+            .fetch_one_locking(query)
+            .await
+            .map_err(|error| self.read_error(error))?;
         Ok(self.get::<Option<i64>>(&row, 0)?.unwrap_or(0).cast_unsigned())
     }
 
-    /// Removes the oldest events of these streams, as far as they are older than `age` seconds; gives how many, and the streams that may have more.
+    /// Removes events older than `age` seconds. Returns how many, and the streams that may have more of them.
     async fn trim_old_step(&self, streams: &[String], age: f64) -> Result<(u64, Vec<String>), StoreError> {
-        let query = sqlx::query(&self.shared.schema.last_seq_before)
+        let query = sqlx::query(&self.inner.schema.last_seq_before)
             .bind(streams)
             .bind(age)
             .bind(EVENTS_PER_STEP);
-        let lasts = self.run(query).await.map_err(|error| self.read_error(error))?;
+        let last_seqs = self.fetch_all(query).await.map_err(|error| self.read_error(error))?;
         let mut old = Vec::new();
-        for (stream_key, row) in streams.iter().zip(&lasts) {
+        for (stream_key, row) in streams.iter().zip(&last_seqs) {
             if let Some(last) = self.get::<Option<i64>>(row, 0)? {
                 old.push((stream_key.clone(), last));
             }
@@ -177,14 +188,14 @@ impl<E: StreamEvent> PostgresStore<E> {
         Ok((removed, old.into_iter().map(|(stream_key, _)| stream_key).collect()))
     }
 
-    async fn stream_ages(&self, after_key: &str) -> Result<Vec<Age>, StoreError> {
-        let query = sqlx::query(&self.shared.schema.stream_extents)
+    async fn stream_extents(&self, after_key: &str) -> Result<Vec<StreamExtent>, StoreError> {
+        let query = sqlx::query(&self.inner.schema.stream_extents)
             .bind(after_key)
-            .bind(STREAMS_PER_LOOK);
-        let rows = self.run(query).await.map_err(|error| self.read_error(error))?;
+            .bind(STREAMS_PER_QUERY);
+        let rows = self.fetch_all(query).await.map_err(|error| self.read_error(error))?;
         rows.iter()
             .map(|row| {
-                Ok(Age {
+                Ok(StreamExtent {
                     stream_key: self.get(row, 0)?,
                     oldest_seq: self.get(row, 1)?,
                     oldest_age: self.get(row, 2)?,

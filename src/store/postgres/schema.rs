@@ -1,4 +1,4 @@
-//! The schema's name, and the statements that carry it.
+//! The schema's name, and the statements that contain it.
 
 use std::sync::Arc;
 
@@ -6,57 +6,59 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use thiserror::Error;
 
 use super::DEFAULT_SCHEMA;
+use crate::pg::quote::push_identifier;
 
-/// The longest identifier that Postgres keeps whole.
+/// The longest identifier that Postgres does not truncate.
 const MAX_IDENTIFIER_BYTES: usize = 63;
 
-/// Why a text cannot name the store's schema.
+/// Why a string is not a valid name for the store's schema.
 ///
 /// ```
 /// use doorbell::bus::FleetEvent;
 /// use doorbell::store::{InvalidSchemaName, PostgresStore};
 ///
-/// let refused = PostgresStore::<FleetEvent>::builder().schema("").unwrap_err();
-/// assert_eq!(refused, InvalidSchemaName::Empty);
+/// let error = PostgresStore::<FleetEvent>::builder().schema("").unwrap_err();
+/// assert_eq!(error, InvalidSchemaName::Empty);
 /// assert!(PostgresStore::<FleetEvent>::builder().schema("events of \"ours\"").is_ok());
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum InvalidSchemaName {
-    /// The name has no character.
-    #[error("a schema name has at least one character")]
+    /// The name is empty.
+    #[error("the schema name is empty")]
     Empty,
-    /// Postgres would cut the name, silently.
-    #[error("the schema name has {bytes} bytes, at most {MAX_IDENTIFIER_BYTES} are possible")]
+    /// The name is longer than 63 bytes. Postgres would silently truncate it.
+    #[error("the schema name is {bytes} bytes long; the maximum is {MAX_IDENTIFIER_BYTES}")]
     TooLong {
-        /// The name's length.
+        /// The length of the name.
         bytes: usize,
     },
-    /// Postgres cannot store NUL.
-    #[error("the schema name contains NUL, which no name can")]
+    /// The name contains NUL, which Postgres cannot store.
+    #[error("the schema name contains NUL")]
     Nul,
-    /// Names that begin with `pg_` are the system's own, and `$user` means the session's role wherever schemas are looked up.
-    #[error("\"$user\" and schema names that begin with \"pg_\" are reserved")]
+    /// The name starts with `pg_`, which is reserved for system schemas, or is `$user`, which stands for the session's role in a
+    /// search path.
+    #[error("\"$user\" and schema names that start with \"pg_\" are reserved")]
     Reserved,
 }
 
-/// A schema name that is fit for SQL, and all statements of the store with that name in them.
+/// A valid schema name, and all statements of the store with that name in them.
 ///
-/// The statements are few and made once, so that each is prepared once on a connection.
+/// The statements are built once, so that each is prepared once per connection.
 #[derive(Debug)]
 pub(super) struct Schema {
     name: String,
-    pub(super) append: Statement,
-    pub(super) append_many: Statement,
+    pub(super) append_record: Statement,
+    pub(super) append_records: Statement,
     pub(super) try_append_records: Statement,
-    pub(super) replay: Statement,
+    pub(super) replay_many: Statement,
     pub(super) high_waters: Statement,
     pub(super) event_ids: Statement,
     pub(super) changed_since: Statement,
     pub(super) trim_streams: Statement,
     pub(super) stream_extents: Statement,
     pub(super) last_seq_before: Statement,
-    pub(super) migrated_to: Statement,
+    pub(super) last_migration: Statement,
     pub(super) rebind_after_restore: Statement,
 }
 
@@ -84,24 +86,24 @@ impl Schema {
         if name.starts_with("pg_") || name == "$user" {
             return Err(InvalidSchemaName::Reserved);
         }
-        Ok(Self::quoting(name))
+        Ok(Self::with_valid_name(name))
     }
 
-    /// The schema of those who choose none.
+    /// [`DEFAULT_SCHEMA`].
     pub(super) fn default_name() -> Self {
-        Self::quoting(DEFAULT_SCHEMA)
+        Self::with_valid_name(DEFAULT_SCHEMA)
     }
 
-    fn quoting(name: &str) -> Self {
+    fn with_valid_name(name: &str) -> Self {
         let s = quote(name);
         let statement = |sql: String| Statement(sql.into());
         Self {
-            // sqlx reads bytes without a crate for UUIDs.
-            append: statement(format!(
+            // As bytes, because sqlx decodes UUIDs only with another dependency.
+            append_record: statement(format!(
                 "SELECT r.seq, uuid_send(r.event_id), extract(epoch FROM r.appended_at)::double precision \
                  FROM {s}.append_record($1, $2, $3, $4, $5, $6) AS r"
             )),
-            append_many: statement(format!(
+            append_records: statement(format!(
                 "SELECT u.seq, uuid_send(u.event_id), extract(epoch FROM r.appended_at)::double precision \
                  FROM {s}.append_records($1, $2, $3, $4, $5, $6) AS r, \
                  unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, ordinal) ORDER BY u.ordinal"
@@ -111,7 +113,7 @@ impl Schema {
                  FROM {s}.try_append_records($1, $2, $3) AS r, \
                  unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, ordinal) ORDER BY u.ordinal"
             )),
-            replay: statement(format!(
+            replay_many: statement(format!(
                 "SELECT ordinal, low_water, seq, uuid_send(event_id), extract(epoch FROM appended_at)::double precision, \
                  payload::text FROM {s}.replay_many($1, $2, $3)"
             )),
@@ -122,7 +124,7 @@ impl Schema {
             changed_since: statement(format!(
                 "SELECT stream_keys, high_waters, watermark::text, more, complete FROM {s}.changed_since($1::text::jsonb, $2)"
             )),
-            // One after another in the order of the keys, as every transaction locks streams.
+            // In byte order of the keys, the order in which every transaction locks streams.
             trim_streams: statement(format!(
                 "SELECT sum({s}.trim_stream(r.stream_key, r.through, $3, $4))::bigint FROM (SELECT stream_key, through \
                  FROM unnest($1::text[], $2::bigint[]) AS u (stream_key, through) ORDER BY stream_key COLLATE \"C\") AS r"
@@ -135,25 +137,27 @@ impl Schema {
                 "SELECT {s}.last_seq_before(u.stream_key, clock_timestamp() - make_interval(secs => $2), $3) \
                  FROM unnest($1::text[]) WITH ORDINALITY AS u (stream_key, ordinal) ORDER BY u.ordinal"
             )),
-            migrated_to: statement(format!("SELECT max(version) FROM {s}.migrations WHERE success")),
+            last_migration: statement(format!("SELECT max(version) FROM {s}.migrations WHERE success")),
             rebind_after_restore: statement(format!("SELECT {s}.rebind_after_restore()")),
             name: name.to_owned(),
         }
     }
 
-    /// As it was given, for messages.
+    /// Unquoted.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// As SQL writes it.
+    /// As a quoted identifier.
     pub(super) fn quoted(&self) -> String {
         quote(&self.name)
     }
 }
 
-fn quote(identifier: &str) -> String {
-    format!("\"{}\"", identifier.replace('"', "\"\""))
+fn quote(name: &str) -> String {
+    let mut quoted = String::new();
+    push_identifier(&mut quoted, name);
+    quoted
 }
 
 #[cfg(test)]
@@ -166,14 +170,14 @@ mod tests {
         assert_eq!(schema.quoted(), "\"a\"\"; DROP SCHEMA public; --\"");
         assert!(
             schema
-                .append
+                .append_record
                 .0
                 .ends_with("FROM \"a\"\"; DROP SCHEMA public; --\".append_record($1, $2, $3, $4, $5, $6) AS r")
         );
     }
 
     #[test]
-    fn names_that_postgres_would_change_are_refused() {
+    fn names_that_postgres_would_alter_are_refused() {
         assert!(Schema::new(&"s".repeat(63)).is_ok());
         assert_eq!(
             Schema::new(&"ä".repeat(32)).unwrap_err(),

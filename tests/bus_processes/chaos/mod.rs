@@ -259,7 +259,7 @@ fn builder(url: &str, store: &Arc<PostgresStore>) -> DistributedBusBuilder<Fleet
 /// The server may be away at any moment.
 async fn connect(url: &str) -> Arc<PostgresStore> {
     loop {
-        let builder = PostgresStore::builder().answer_timeout(Duration::from_secs(3));
+        let builder = PostgresStore::builder().response_timeout(Duration::from_secs(3));
         match builder.connect(url).await {
             Ok(store) => return Arc::new(store),
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
