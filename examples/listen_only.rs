@@ -1,5 +1,5 @@
-//! Listens on the channel `doorbell` of the database that `DATABASE_URL` names, or of a private server that it starts, and prints
-//! what is notified: `cargo run --features postgres --example listen_only`. Ctrl-C ends it.
+//! Listens on the channel `doorbell` and prints its notifications, until Ctrl-C. Uses the database in `DATABASE_URL`, or starts a
+//! private server: `cargo run --features postgres --example listen_only`.
 
 use doorbell::listen::{ListenItem, ListenMultiplexer};
 use futures::StreamExt;
@@ -12,15 +12,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = given.or(server.as_ref().map(Server::url)).unwrap_or_default();
 
     let mux = ListenMultiplexer::connect(&url).await?;
-    let doorbell = mux.subscribe("doorbell").await?; // acknowledged by the server: nothing from here on is missed
-    println!("listening; try:  psql '{url}' -c \"NOTIFY doorbell, 'ding'\"");
-    mux.notify("doorbell", "dong").await?; // or ring it from here
+    let subscription = mux.subscribe("doorbell").await?; // acknowledged: nothing is missed from here on
+    println!("listening; try:  psql '{url}' -c \"NOTIFY doorbell, 'hello'\"");
+    mux.notify("doorbell", "hello from this process").await?;
 
-    let mut items = doorbell.take_until(Box::pin(tokio::signal::ctrl_c()));
+    let mut items = subscription.take_until(Box::pin(tokio::signal::ctrl_c()));
     while let Some(item) = items.next().await {
         match item {
-            ListenItem::Notification(ring) => println!("{} (from process {})", ring.payload(), ring.sender_pid()),
-            other => println!("some may be missing: {other:?}"), // reconnected, or lagged
+            ListenItem::Notification(notification) => {
+                println!(
+                    "{} (from process {})",
+                    notification.payload(),
+                    notification.sender_pid()
+                );
+            }
+            other => println!("some notifications may be missing: {other:?}"), // reconnected or lagged
         }
     }
     mux.shutdown().await;

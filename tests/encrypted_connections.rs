@@ -1,4 +1,4 @@
-//! The listener over TLS, by the modes that libpq has. Needs a server that was built with TLS.
+//! The listener over TLS, in each of libpq's modes. Needs a server that was built with TLS.
 
 #[path = "listen_support/mod.rs"]
 mod support;
@@ -12,11 +12,11 @@ use throwaway_postgres::Server;
 
 use support::notification;
 
-/// A server whose certificate is for `name`, and the file of the authority that signed it.
+/// A server with TLS, the file of the authority that signed its certificate, and that of another authority.
 struct Encrypted {
     server: Server,
     authority: PathBuf,
-    stranger: PathBuf,
+    other_authority: PathBuf,
     _directory: tempfile::TempDir,
 }
 
@@ -28,7 +28,7 @@ fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
 }
 
 fn encrypted(name: &str) -> Encrypted {
-    let (signer, stranger) = (authority("ours"), authority("a stranger"));
+    let (signer, other) = (authority("signer"), authority("other"));
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     let certificate = params.signed_by(&key, &signer).unwrap();
@@ -45,7 +45,7 @@ fn encrypted(name: &str) -> Encrypted {
     };
     Encrypted {
         authority: write("authority.pem", signer.pem()),
-        stranger: write("stranger.pem", stranger.pem()),
+        other_authority: write("other.pem", other.pem()),
         server,
         _directory: directory,
     }
@@ -55,14 +55,14 @@ impl Encrypted {
     fn url(&self, parameters: &str) -> String {
         let parameters = parameters
             .replace("AUTHORITY", self.authority.to_str().unwrap())
-            .replace("STRANGER", self.stranger.to_str().unwrap());
+            .replace("OTHER", self.other_authority.to_str().unwrap());
         format!(
             "postgres://postgres@localhost:{}/postgres?{parameters}",
             self.server.port()
         )
     }
 
-    async fn takes(&self, parameters: &str) {
+    async fn accepts(&self, parameters: &str) {
         let mux = ListenMultiplexer::connect(&self.url(parameters)).await;
         let mux = mux.unwrap_or_else(|error| panic!("{parameters}: {error}"));
         let pid = mux.health().server.unwrap().backend_pid;
@@ -80,37 +80,37 @@ impl Encrypted {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_mode_verifies_what_libpq_says() {
+async fn each_ssl_mode_verifies_what_libpq_documents() {
     let right = encrypted("localhost");
-    right.takes("sslmode=prefer").await;
-    right.takes("").await;
-    right.takes("sslmode=require").await;
-    right.takes("sslmode=require&sslrootcert=AUTHORITY").await;
-    right.refuses("sslmode=require&sslrootcert=STRANGER").await;
-    right.takes("sslmode=verify-ca&sslrootcert=AUTHORITY").await;
-    right.refuses("sslmode=verify-ca&sslrootcert=STRANGER").await;
-    right.refuses("sslmode=verify-ca").await; // the roots of the web did not sign it
-    right.takes("sslmode=verify-full&sslrootcert=AUTHORITY").await;
-    right.refuses("sslmode=verify-full&sslrootcert=STRANGER").await;
+    right.accepts("sslmode=prefer").await;
+    right.accepts("").await;
+    right.accepts("sslmode=require").await;
+    right.accepts("sslmode=require&sslrootcert=AUTHORITY").await;
+    right.refuses("sslmode=require&sslrootcert=OTHER").await;
+    right.accepts("sslmode=verify-ca&sslrootcert=AUTHORITY").await;
+    right.refuses("sslmode=verify-ca&sslrootcert=OTHER").await;
+    right.refuses("sslmode=verify-ca").await; // not signed by a public authority
+    right.accepts("sslmode=verify-full&sslrootcert=AUTHORITY").await;
+    right.refuses("sslmode=verify-full&sslrootcert=OTHER").await;
     right.refuses("sslmode=disable").await;
 
     let other = encrypted("db.example");
-    other.takes("sslmode=require").await;
-    other.takes("sslmode=verify-ca&sslrootcert=AUTHORITY").await;
+    other.accepts("sslmode=require").await;
+    other.accepts("sslmode=verify-ca&sslrootcert=AUTHORITY").await;
     other.refuses("sslmode=verify-full&sslrootcert=AUTHORITY").await;
     let missing = ListenMultiplexer::connect(&other.url("sslmode=verify-ca&sslrootcert=/nowhere.pem")).await;
     assert!(matches!(missing, Err(ListenError::Config(_))), "{missing:?}");
 }
 
-/// A pool's options lead to the same place: over TLS, by certificate file and by its text, and by password.
+/// The options of a sqlx pool, with the root certificate as a file and as PEM text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pools_options_are_followed() {
+async fn the_options_of_a_sqlx_pool_are_used() {
     let encrypted = encrypted("localhost");
     let options = PgConnectOptions::new_without_pgpass()
         .host("localhost")
         .port(encrypted.server.port())
         .username("postgres")
-        .application_name("as the pool does")
+        .application_name("sqlx pool")
         .options([("geqo", "off"), ("DateStyle", "ISO, DMY")]);
     let text = std::fs::read(&encrypted.authority).unwrap();
     for options in [
@@ -127,22 +127,22 @@ async fn a_pools_options_are_followed() {
         let config = ListenConfig::from_sqlx(&options).unwrap();
         let mux = ListenMultiplexer::builder().config(config).connect().await.unwrap();
         let mut jobs = mux.subscribe("jobs").await.unwrap();
-        mux.notify("jobs", "heard").await.unwrap();
-        assert_eq!(notification(&mut jobs).await.payload(), "heard");
+        mux.notify("jobs", "hello").await.unwrap();
+        assert_eq!(notification(&mut jobs).await.payload(), "hello");
         let pid = mux.health().server.unwrap().backend_pid;
         let name = format!("SELECT application_name FROM pg_stat_activity WHERE pid = {pid}");
-        assert_eq!(encrypted.server.psql(&name).unwrap(), "as the pool does");
+        assert_eq!(encrypted.server.psql(&name).unwrap(), "sqlx pool");
     }
-    let stranger = options
+    let unrelated = options
         .ssl_mode(PgSslMode::VerifyFull)
-        .ssl_root_cert(&encrypted.stranger);
-    let config = ListenConfig::from_sqlx(&stranger).unwrap();
+        .ssl_root_cert(&encrypted.other_authority);
+    let config = ListenConfig::from_sqlx(&unrelated).unwrap();
     let refused = ListenMultiplexer::builder().config(config).connect().await;
     assert!(matches!(refused, Err(ListenError::Connect(_))));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_unix_socket_needs_no_encryption_whatever_the_mode() {
+async fn a_unix_socket_is_not_encrypted_in_any_mode() {
     let encrypted = encrypted("localhost");
     let directory = encrypted.server.socket_directory();
     let directory = directory.to_str().unwrap();

@@ -1,4 +1,4 @@
-//! The listener against servers, lines and peers that fail.
+//! The listener against failing servers and connections.
 
 #[path = "listen_support/mod.rs"]
 mod support;

@@ -1,5 +1,5 @@
-//! What the listener writes into the log: a line for each change of its state, however many attempts there are. One test, in a
-//! process of its own, since the log is the process's.
+//! The listener's log: one line per change of state, regardless of the number of attempts. One test, because the subscriber is
+//! global to the process.
 
 #[path = "listen_support/mod.rs"]
 mod support;
@@ -15,7 +15,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use support::{until, within};
 
-/// Keeps the listener's lines that operators see.
+/// Records the listener's messages at `INFO` and above.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
@@ -54,29 +54,29 @@ impl Visit for Message {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p10_one_line_for_each_change_of_state() {
+async fn p10_logs_one_line_per_change_of_state() {
     let lines = Lines::default();
     tracing::subscriber::set_global_default(lines.clone()).unwrap();
     let server = Server::start().unwrap();
     let mux = ListenMultiplexer::connect(&server.url()).await.unwrap();
     server.stop(Stop::Fast).unwrap();
     let mut changes = mux.health_changes();
-    within("ten attempts", async {
+    within("ten failed attempts", async {
         while mux.stats().failed_connects < 10 {
             changes.changed().await.unwrap();
         }
     })
     .await;
     server.start_again().unwrap();
-    until(&mux, "health", |health| health.state == ListenState::Healthy).await;
+    until(&mux, "the recovery", |health| health.state == ListenState::Healthy).await;
     mux.shutdown().await;
     assert_eq!(
         *lines.0.lock().unwrap(),
         [
             "listening for notifications",
-            "the listener is disconnected, and tries again",
+            "the listener lost its connection; reconnecting",
             "listening for notifications",
-            "the listener has ended",
+            "the listener has shut down",
         ]
     );
 }

@@ -1,6 +1,6 @@
-//! Nothing grows: not while a subscriber sleeps, not while subscriptions come and go, not while there is no server.
+//! The listener's memory does not grow: with an idle subscriber, with short-lived subscriptions, or without a server.
 //!
-//! Each test runs on one thread, whose memory is counted.
+//! Each test runs on one thread, whose allocations are counted.
 
 #[path = "listen_support/mod.rs"]
 mod support;
@@ -16,11 +16,11 @@ use throwaway_postgres::Database;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Room for what the runtime, the allocator's users and the buffers of the connection keep for themselves.
+/// Allowance for the runtime and for the buffers of the connection.
 const SLACK: i64 = 128 << 10;
 
 #[tokio::test]
-async fn nothing_grows_while_a_subscriber_sleeps() {
+async fn memory_does_not_grow_with_an_idle_subscriber() {
     const SENT: u64 = 20_000;
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::builder()
@@ -29,24 +29,24 @@ async fn nothing_grows_while_a_subscriber_sleeps() {
         .connect()
         .await
         .unwrap();
-    let mut sleeper = mux.subscribe("jobs").await.unwrap();
+    let mut idle = mux.subscribe("jobs").await.unwrap();
     let before = live_bytes();
-    // 20 MB in all, of which the ring keeps at most 32 kB.
+    // 20 MB in total, of which the ring retains at most 32 kB.
     let sql = format!("SELECT count(pg_notify('jobs', repeat('x', 1000) || n)) FROM generate_series(1, {SENT}) n");
     database.psql(&sql).unwrap();
     within("the last notification", async {
-        while mux.stats().notifications < SENT {
+        while mux.stats().notifications_received < SENT {
             tokio::task::yield_now().await;
         }
     })
     .await;
     let grown = live_bytes() - before;
-    assert!(grown < 32 * 1100 + SLACK, "{grown} bytes more");
-    assert!(matches!(next(&mut sleeper).await, ListenItem::Lagged(_)));
+    assert!(grown < 32 * 1100 + SLACK, "grew by {grown} bytes");
+    assert!(matches!(next(&mut idle).await, ListenItem::Lagged(_)));
 }
 
 #[tokio::test]
-async fn nothing_grows_while_subscriptions_come_and_go() {
+async fn memory_does_not_grow_with_short_lived_subscriptions() {
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::builder()
         .url(&database.url())
@@ -62,18 +62,18 @@ async fn nothing_grows_while_subscriptions_come_and_go() {
             within("ready", subscription.ready()).await.unwrap();
         }
         drop(subscription);
-        // What a thousand of them leave has been left by then.
+        // By then, tables and buffers have reached their size.
         if round == 1_000 {
             before = live_bytes();
         }
     }
     let _last = mux.subscribe("last").await.unwrap();
     let grown = live_bytes() - before;
-    assert!(grown < SLACK, "{grown} bytes more");
+    assert!(grown < SLACK, "grew by {grown} bytes");
 }
 
 #[tokio::test]
-async fn nothing_grows_without_a_server() {
+async fn memory_does_not_grow_without_a_server() {
     let mux = ListenMultiplexer::builder()
         .url("postgres://localhost:1/app")
         .channel_capacity(NonZeroUsize::new(16).unwrap())
@@ -89,6 +89,6 @@ async fn nothing_grows_without_a_server() {
     }
     assert_eq!(mux.stats().subscriptions, 0);
     let grown = live_bytes() - before;
-    // At most 64 notifications wait for a connection.
-    assert!(grown < 64 * 7_200 + SLACK, "{grown} bytes more");
+    // At most 64 notifications are queued.
+    assert!(grown < 64 * 7_200 + SLACK, "grew by {grown} bytes");
 }

@@ -1,12 +1,10 @@
-//! The listener against real servers of many kinds, and poolers; `listen_faults` is about what fails, `encrypted_connections` about TLS.
+//! The listener against real servers and poolers. `listen_faults` tests failures, `encrypted_connections` tests TLS.
 
 #[path = "listen_support/mod.rs"]
 mod support;
 
 #[path = "listen_servers/attempts.rs"]
 mod attempts;
-#[path = "listen_servers/deafness.rs"]
-mod deafness;
 #[path = "listen_servers/encodings.rs"]
 mod encodings;
 #[path = "listen_servers/lag.rs"]
@@ -17,3 +15,5 @@ mod names;
 mod subscriptions;
 #[path = "listen_servers/timeouts.rs"]
 mod timeouts;
+#[path = "listen_servers/undelivered.rs"]
+mod undelivered;

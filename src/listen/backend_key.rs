@@ -1,8 +1,8 @@
-//! Which process id the other end gave itself when the connection was made.
+//! The backend's process id as announced when the connection was made.
 //!
-//! A pooler answers with an id of its own making, so it differs from what `pg_backend_pid()` says: that is how one is recognised.
-//! tokio-postgres keeps the id to itself, but writes it into cancel requests; so we let it write one, into memory, and never
-//! send it.
+//! A pooler announces an id of its own, so the announced id differs from `pg_backend_pid()`: this is how a pooler is detected.
+//! tokio-postgres does not expose the id, but writes it into cancel requests. So it is made to write one into memory, which is
+//! never sent.
 
 use core::future::{Ready, ready};
 use core::pin::Pin;
@@ -15,21 +15,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::Client;
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 
-/// A cancel request: its length, a code, the process id, a key; each of four bytes.
+/// A cancel request has four fields of four bytes each: length, code, process id and key.
 const CANCEL_REQUEST_BYTES: usize = 16;
 
-/// The process id by which the server, or a pooler, introduced itself.
+/// The process id that the server, or a pooler, announced.
 pub(super) async fn announced_pid(client: &Client) -> Option<i32> {
     let written = Arc::new(Mutex::new(Vec::new()));
     let sink = Sink(written.clone());
-    client.cancel_token().cancel_query_raw(sink, Pretend).await.ok()?;
+    client.cancel_token().cancel_query_raw(sink, NoEncryption).await.ok()?;
     let written = written.lock();
     let request = written.last_chunk::<CANCEL_REQUEST_BYTES>()?;
     let pid: [u8; 4] = request[8..12].try_into().ok()?;
     Some(i32::from_be_bytes(pid))
 }
 
-/// Keeps what is written; agrees to everything when read, such as to a request for encryption.
+/// Keeps what is written, and answers `S` (accepted) to a request for encryption.
 struct Sink(Arc<Mutex<Vec<u8>>>);
 
 impl AsyncRead for Sink {
@@ -62,10 +62,10 @@ impl TlsStream for Sink {
     }
 }
 
-/// Encryption that does nothing, since nothing leaves the process.
-struct Pretend;
+/// A TLS connector that does not encrypt, because nothing leaves the process.
+struct NoEncryption;
 
-impl TlsConnect<Sink> for Pretend {
+impl TlsConnect<Sink> for NoEncryption {
     type Stream = Sink;
     type Error = io::Error;
     type Future = Ready<io::Result<Sink>>;

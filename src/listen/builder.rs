@@ -1,4 +1,4 @@
-//! The settings of a listener.
+//! Settings of a listener.
 
 use core::fmt;
 use std::num::NonZeroUsize;
@@ -10,10 +10,10 @@ use super::mux::ListenMultiplexer;
 use crate::pg::backoff::Backoff;
 use crate::pg::config::{ConfigError, ListenConfig};
 
-/// The most that [`ListenBuilder::channel_capacity`] takes.
+/// The maximum of [`ListenBuilder::channel_capacity`].
 pub(super) const MAX_CHANNEL_CAPACITY: usize = 1 << 20;
 
-/// Where the settings for each attempt to connect come from.
+/// Returns the connection options for each attempt to connect.
 pub(super) type ConfigSource = Arc<dyn Fn() -> Result<ListenConfig, ConfigError> + Send + Sync>;
 
 #[derive(Clone, Debug)]
@@ -47,8 +47,10 @@ impl Default for Settings {
     }
 }
 
-/// Settings of a [`ListenMultiplexer`]; one of [`url`](Self::url), [`config`](Self::config) and
-/// [`config_source`](Self::config_source) is needed, the rest has defaults.
+/// Configures and starts a [`ListenMultiplexer`].
+///
+/// One of [`url`](Self::url), [`config`](Self::config) and [`config_source`](Self::config_source) is required; everything else
+/// has a default.
 ///
 /// ```
 /// use doorbell::listen::ListenMultiplexer;
@@ -69,13 +71,19 @@ impl Default for Settings {
 pub struct ListenBuilder {
     settings: Settings,
     source: Option<ConfigSource>,
-    /// What was wrong with the settings, told when it is started.
+    /// The error in the settings, if any. Returned at the start.
     error: Option<ListenError>,
 }
 
 impl ListenBuilder {
-    /// Where to connect to, as a connection string: see [`ListenConfig`]. It is parsed at once; what is wrong with it, `start`
-    /// and `connect` tell.
+    /// Sets the server to connect to, as a connection string; see [`ListenConfig`] for its parameters. If it is invalid,
+    /// [`start`](Self::start) and [`connect`](Self::connect) return the error.
+    ///
+    /// ```
+    /// use doorbell::listen::ListenMultiplexer;
+    ///
+    /// let builder = ListenMultiplexer::builder().url("postgres://app@db.internal/app?sslmode=verify-full");
+    /// ```
     pub fn url(self, url: &str) -> Self {
         match url.parse::<ListenConfig>() {
             Ok(config) => self.config(config),
@@ -86,8 +94,8 @@ impl ListenBuilder {
         }
     }
 
-    /// Where to connect to, as settings: a [`ListenConfig`], or a [`tokio_postgres::Config`], whose TLS then follows its
-    /// `sslmode` without verification of certificates.
+    /// Sets the server to connect to, as a [`ListenConfig`] or a [`tokio_postgres::Config`]. The latter uses TLS according to its
+    /// `sslmode`, without verifying certificates.
     ///
     /// ```
     /// use doorbell::listen::ListenMultiplexer;
@@ -101,8 +109,8 @@ impl ListenBuilder {
         self.config_source(move || Ok(config.clone()))
     }
 
-    /// Asks for the settings at every attempt to connect: for passwords that change, and pools whose options do. The function is
-    /// called on the runtime and must not block; an error of it counts as a failed attempt.
+    /// Sets a function that returns the connection options for each attempt to connect, such as one that reads a rotated password.
+    /// It runs on the runtime and must not block. An error counts as a failed attempt.
     ///
     /// ```no_run
     /// # fn example(pool: sqlx::PgPool) -> Result<(), doorbell::listen::ListenError> {
@@ -121,100 +129,108 @@ impl ListenBuilder {
         }
     }
 
-    /// How many items the ring of each channel retains for its subscriptions; 1024 unless set, at most 1,048,576. A ring costs
-    /// about 100 bytes for each, while anybody subscribes to the channel.
+    /// Sets how many items each channel retains for its slowest subscription. Default: 1024. Range: 1 to 2^20.
+    ///
+    /// Costs about 100 bytes per item while the channel has subscriptions.
     pub fn channel_capacity(mut self, capacity: NonZeroUsize) -> Self {
         self.settings.channel_capacity = capacity;
         self
     }
 
-    /// Every `interval` the server is asked which channels the session listens on, and has until `deadline` to answer; 5 s and
-    /// 5 s unless set. No answer, or a missing channel, and the listener reconnects. The deadline holds for every other statement
-    /// too. So a peer that is frozen or cut off is noticed within the sum of both.
+    /// Sets how often the listener queries the server, and how long the server may take to answer. Default: 5 s and 5 s.
+    ///
+    /// Each heartbeat asks which channels the session listens on. Without an answer, or if a channel is missing, the listener
+    /// reconnects. So a frozen or unreachable peer is detected within the sum of both. The deadline applies to every other
+    /// statement, too.
     pub fn heartbeat(mut self, interval: Duration, deadline: Duration) -> Self {
         self.settings.heartbeat_interval = interval;
         self.settings.heartbeat_deadline = deadline;
         self
     }
 
-    /// How long one attempt to connect may take as a whole, over all hosts, with authentication; 5 s unless set. (A
-    /// `connect_timeout` in the connection string bounds the opening of each socket within it.)
+    /// Sets the time limit for one attempt to connect, over all hosts and including authentication. Default: 5 s.
+    ///
+    /// A `connect_timeout` in the connection string limits the opening of each socket within it.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
     }
 
-    /// How long [`ListenMultiplexer::subscribe`] waits for the server's acknowledgement, outages included; 10 s unless set.
+    /// Sets how long [`ListenMultiplexer::subscribe`] waits for the server's acknowledgement, outages included. Default: 10 s.
     pub fn subscribe_timeout(mut self, timeout: Duration) -> Self {
         self.settings.subscribe_timeout = timeout;
         self
     }
 
-    /// How long [`ListenMultiplexer::notify`] may take as a whole; 5 s unless set.
+    /// Sets the time limit for [`ListenMultiplexer::notify`], outages included. Default: 5 s.
     pub fn notify_timeout(mut self, timeout: Duration) -> Self {
         self.settings.notify_timeout = timeout;
         self
     }
 
-    /// How long the server goes on listening on a channel after its last subscription has gone, so that coming and going costs
-    /// it nothing; 5 s unless set. (Beyond 1024 such channels, the further ones are given up at once.)
+    /// Sets how long the server keeps listening on a channel after its last subscription is dropped, so that frequent
+    /// resubscribing costs it nothing. Default: 5 s.
+    ///
+    /// At most 1024 channels wait like this; UNLISTEN for further ones is sent at once.
     pub fn unlisten_delay(mut self, unlisten_delay: Duration) -> Self {
         self.settings.unlisten_delay = unlisten_delay;
         self
     }
 
-    /// How far apart attempts to connect are.
+    /// Sets the delays between attempts to connect; see [`Backoff`].
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
     }
 
-    /// Whether each new connection proves that notifications arrive by sending one to itself; true unless set. It is the only
-    /// way to notice a pooler in transaction mode. Through a pooler, of whatever kind, the probe takes a second connection for a
-    /// moment.
+    /// Sets whether each new connection checks that notifications arrive, by sending one to itself. Default: true.
+    ///
+    /// This is the only way to detect a pooler in transaction mode. Through any pooler, the probe briefly uses a second connection.
     pub fn self_probe(mut self, self_probe: bool) -> Self {
         self.settings.self_probe = self_probe;
         self
     }
 
-    /// The `application_name` of the session, for `pg_stat_activity`; if unset, that of the connection settings, or else
+    /// Sets the session's `application_name`, as shown in `pg_stat_activity`. Default: the one in the connection options, or else
     /// `doorbell listen`.
     pub fn application_name(mut self, name: impl Into<String>) -> Self {
         self.settings.application_name = Some(name.into());
         self
     }
 
-    /// Starts the listener at once. It connects in the background, on the tokio runtime that this is called in, and goes on
-    /// trying for as long as it lives; its [health](ListenMultiplexer::health) tells how that goes. Subscribe with
+    /// Starts the listener without waiting for a connection.
+    ///
+    /// It connects in the background, on the current tokio runtime, and keeps trying until it is shut down;
+    /// [`health`](ListenMultiplexer::health) reports its state. Subscribe with
     /// [`subscribe_lazy`](ListenMultiplexer::subscribe_lazy), or wait with [`subscribe`](ListenMultiplexer::subscribe).
     ///
-    /// The runtime needs its time and I/O drivers enabled (`enable_all`). When it is shut down, the listener and all its
-    /// subscriptions end.
+    /// The runtime needs its time and I/O drivers (`enable_all`). When it shuts down, the listener and all its subscriptions end.
     ///
     /// # Errors
     ///
-    /// [`ListenError::NoRuntime`] outside a tokio runtime, [`ListenError::Config`] when the settings are missing or wrong.
+    /// [`ListenError::NoRuntime`] outside a tokio runtime, [`ListenError::Config`] if the settings are missing or invalid.
     ///
     /// ```
     /// use doorbell::listen::{ListenError, ListenMultiplexer};
     ///
     /// let builder = ListenMultiplexer::builder().url("postgres://localhost/app");
-    /// assert!(matches!(builder.start(), Err(ListenError::NoRuntime))); // not inside a runtime
+    /// assert!(matches!(builder.start(), Err(ListenError::NoRuntime))); // outside a runtime
     /// ```
     pub fn start(self) -> Result<ListenMultiplexer, ListenError> {
-        let (settings, source) = self.checked()?;
+        let (settings, source) = self.validate()?;
         ListenMultiplexer::start(settings, source, None)
     }
 
-    /// Starts the listener and waits until its first connection stands and, unless the probe is switched off, is known to
-    /// deliver. If the first attempt fails, nothing is left of it.
+    /// Starts the listener, and waits until it is connected and, unless [`self_probe`](Self::self_probe) is off, a notification
+    /// to itself has arrived. If the first attempt fails, the listener is shut down.
     ///
     /// Cancel-safe: a dropped future leaves nothing behind.
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start), and whatever the first attempt ran into: [`ListenError::Connect`], [`ListenError::Timeout`],
-    /// [`ListenError::Standby`], [`ListenError::NotDelivered`]. Use `start` to go on in spite of these.
+    /// The errors of [`start`](Self::start), and the failure of the first attempt: [`ListenError::Connect`],
+    /// [`ListenError::Lost`], [`ListenError::Timeout`], [`ListenError::Standby`], [`ListenError::NotDelivered`]. Use `start` to
+    /// keep trying in spite of these.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), doorbell::listen::ListenError> {
@@ -224,9 +240,9 @@ impl ListenBuilder {
     /// # Ok(()) }
     /// ```
     pub async fn connect(self) -> Result<ListenMultiplexer, ListenError> {
-        let (settings, source) = self.checked()?;
-        let (first, outcome) = tokio::sync::oneshot::channel();
-        let mux = ListenMultiplexer::start(settings, source, Some(first))?;
+        let (settings, source) = self.validate()?;
+        let (first_attempt, outcome) = tokio::sync::oneshot::channel();
+        let mux = ListenMultiplexer::start(settings, source, Some(first_attempt))?;
         match outcome.await {
             Ok(Ok(())) => Ok(mux),
             Ok(Err(error)) => Err(error),
@@ -234,18 +250,18 @@ impl ListenBuilder {
         }
     }
 
-    fn checked(self) -> Result<(Settings, ConfigSource), ListenError> {
+    fn validate(self) -> Result<(Settings, ConfigSource), ListenError> {
         if let Some(error) = self.error {
             return Err(error);
         }
         let capacity = self.settings.channel_capacity.get();
         if capacity > MAX_CHANNEL_CAPACITY {
             return Err(ConfigError::new(format!(
-                "a channel capacity of {capacity} is above {MAX_CHANNEL_CAPACITY}"
+                "channel_capacity is {capacity}; the limit is {MAX_CHANNEL_CAPACITY}"
             ))
             .into());
         }
-        let missing = || ConfigError::new("there is nothing to connect to: set `url`, `config` or `config_source`");
+        let missing = || ConfigError::new("no server is set: call `url`, `config` or `config_source`");
         Ok((self.settings, self.source.ok_or_else(missing)?))
     }
 }

@@ -1,4 +1,4 @@
-//! Names of channels: checked once, quoted wherever they go into SQL.
+//! Validated channel names and payloads: the only checks in the crate.
 
 use core::borrow::Borrow;
 use core::fmt;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// The longest channel name in bytes: Postgres's identifiers hold 63, and `LISTEN` silently cuts what is longer.
+/// The maximum length of a channel name, in bytes. Postgres truncates longer identifiers, and `LISTEN` does so silently.
 ///
 /// ```
 /// assert_eq!(doorbell::listen::MAX_CHANNEL_BYTES, 63);
 /// ```
 pub const MAX_CHANNEL_BYTES: usize = 63;
 
-/// The longest payload in bytes that Postgres takes.
+/// The maximum length of a notification's payload, in bytes; Postgres refuses a longer one.
 ///
 /// ```
 /// assert_eq!(doorbell::listen::MAX_PAYLOAD_BYTES, 7999);
 /// ```
 pub const MAX_PAYLOAD_BYTES: usize = 7999;
 
-/// The text cannot name a channel. Nothing was registered or sent.
+/// The error for an invalid channel name. Nothing was registered or sent.
 ///
 /// ```
 /// use doorbell::listen::{InvalidChannel, ListenMultiplexer};
@@ -35,21 +35,21 @@ pub const MAX_PAYLOAD_BYTES: usize = 7999;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum InvalidChannel {
-    /// It is empty.
-    #[error("a channel name cannot be empty")]
+    /// The name is empty.
+    #[error("channel name is empty")]
     Empty,
-    /// It is longer than [`MAX_CHANNEL_BYTES`].
-    #[error("a channel name has at most 63 bytes, this one has {bytes}")]
+    /// The name is longer than [`MAX_CHANNEL_BYTES`].
+    #[error("channel name has {bytes} bytes; the limit is {MAX_CHANNEL_BYTES}")]
     TooLong {
-        /// Its length in bytes.
+        /// Length of the name, in bytes.
         bytes: usize,
     },
-    /// It contains a NUL, which Postgres cannot hold.
-    #[error("a channel name cannot contain a NUL byte")]
+    /// The name contains a NUL byte, which Postgres cannot store.
+    #[error("channel name contains a NUL byte")]
     Nul,
 }
 
-/// The payload cannot be sent. Nothing was.
+/// The error for an invalid payload. Nothing was sent.
 ///
 /// ```
 /// use doorbell::listen::{InvalidPayload, ListenError, ListenMultiplexer};
@@ -63,15 +63,24 @@ pub enum InvalidChannel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum InvalidPayload {
-    /// It is longer than [`MAX_PAYLOAD_BYTES`].
-    #[error("a notification carries at most 7999 bytes, this payload has {bytes}")]
+    /// The payload is longer than [`MAX_PAYLOAD_BYTES`].
+    #[error("payload has {bytes} bytes; the limit is {MAX_PAYLOAD_BYTES}")]
     TooLong {
-        /// Its length in bytes.
+        /// Length of the payload, in bytes.
         bytes: usize,
     },
-    /// It contains a NUL, which Postgres cannot hold.
-    #[error("a notification cannot carry a NUL byte")]
+    /// The payload contains a NUL byte, which Postgres cannot store.
+    #[error("payload contains a NUL byte")]
     Nul,
+}
+
+pub(crate) fn check_channel(name: &str) -> Result<(), InvalidChannel> {
+    match name.len() {
+        0 => Err(InvalidChannel::Empty),
+        bytes if bytes > MAX_CHANNEL_BYTES => Err(InvalidChannel::TooLong { bytes }),
+        _ if name.contains('\0') => Err(InvalidChannel::Nul),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn check_payload(payload: &str) -> Result<(), InvalidPayload> {
@@ -84,18 +93,14 @@ pub(super) fn check_payload(payload: &str) -> Result<(), InvalidPayload> {
     Ok(())
 }
 
-/// A checked name; cheap to clone.
+/// A valid channel name; cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ChannelName(Arc<str>);
 
 impl ChannelName {
     pub(super) fn new(name: &str) -> Result<Self, InvalidChannel> {
-        match name.len() {
-            0 => Err(InvalidChannel::Empty),
-            bytes if bytes > MAX_CHANNEL_BYTES => Err(InvalidChannel::TooLong { bytes }),
-            _ if name.contains('\0') => Err(InvalidChannel::Nul),
-            _ => Ok(Self(name.into())),
-        }
+        check_channel(name)?;
+        Ok(Self(name.into()))
     }
 
     pub(super) fn as_str(&self) -> &str {
@@ -103,7 +108,7 @@ impl ChannelName {
     }
 }
 
-/// Lets maps that are keyed by names be asked with the text that the server sends.
+/// Allows map lookups by the text that the server sends.
 impl Borrow<str> for ChannelName {
     fn borrow(&self) -> &str {
         &self.0
@@ -121,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_bounded_in_bytes_not_in_characters() {
+    fn the_limit_counts_bytes_not_characters() {
         assert_eq!(ChannelName::new("").unwrap_err(), InvalidChannel::Empty);
         assert_eq!(ChannelName::new("\0").unwrap_err(), InvalidChannel::Nul);
         assert!(ChannelName::new(&"x".repeat(63)).is_ok());

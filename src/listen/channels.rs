@@ -1,11 +1,11 @@
-//! Who wants to listen on which channel, shared by subscriptions and the owner of the connection.
+//! The desired state of every channel, shared by the subscriptions and the worker.
 //!
-//! Subscribers change what is *wanted* under one short lock, and wake the owner. The owner alone talks to the server; it takes
-//! the names that changed, compares what is wanted with what the server has ([`diff`](super::channel_diff)), and writes back what the
-//! server has acknowledged. So nobody can see a registration that the server does not know of, and a dropped future rolls back
-//! by dropping its handle.
+//! Subscribing and unsubscribing change the desired state under a short lock and wake the worker. Only the worker talks to the
+//! server: it takes the names that changed, compares the desired state with what the server listens on
+//! ([`reconcile`](super::reconcile)), and records what the server acknowledges. So a subscription never reports a LISTEN that
+//! the server does not have, and dropping a future rolls back by dropping its subscription.
 //!
-//! Nothing is published or dropped under the lock, since that may run code of others (wakers).
+//! Nothing is published or dropped under the lock, because both can run wakers, which are foreign code.
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, HashSet};
@@ -16,41 +16,51 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::channel_diff::Wanted;
 use super::channel_name::ChannelName;
 use super::error::ListenError;
 use super::item::{ListenItem, Reconnected};
 use crate::ring;
 
-/// How many channels that nobody holds any more may linger at once; more are given up at once.
-const MAX_DELAYED: usize = 1024;
+/// How many channels without subscriptions may wait for their `unlisten_delay`. Beyond it, UNLISTEN is due at once.
+const MAX_IDLE: usize = 1024;
 
-/// What the server has said about a channel.
+/// The server's answer to the LISTEN of a channel.
 #[derive(Clone, Debug)]
 pub(super) enum Ack {
-    /// Nothing yet on the present connection.
+    /// No answer yet on the current connection.
     Pending,
-    /// It listens.
+    /// The server listens.
     Listening,
-    /// It refused, or there is no point in asking; until the next attempt. Refusals are numbered, so that who comes after one
-    /// waits for the next attempt.
+    /// The server refused, or cannot listen at all. Valid until the next attempt. Refusals are numbered so that a subscription
+    /// made after one waits for the next attempt.
     Refused(u64, ListenError),
-    /// There will be no more attempts.
+    /// The listener has shut down.
     Closed,
+}
+
+/// The desired state of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Desired {
+    /// It has subscriptions.
+    Subscribed,
+    /// It has none, and UNLISTEN is due then.
+    IdleUntil(Instant),
+    /// It has been removed.
+    Removed,
 }
 
 pub(super) type Ring = Arc<ring::Publisher<ListenItem>>;
 
 struct Channel {
-    holders: usize,
-    /// While there are holders.
+    subscriptions: usize,
+    /// Present while there are subscriptions.
     ring: Option<Ring>,
     ack: watch::Sender<Ack>,
-    /// Whether the server has ever acknowledged it, so that its holders have something to miss.
-    established: bool,
-    /// Whether an outage has come since.
-    missed: bool,
-    /// When the last holder went, if none is left.
+    /// Whether the server has ever acknowledged it: before that, its subscriptions cannot miss anything.
+    acknowledged: bool,
+    /// Whether the connection has been lost since it was acknowledged.
+    interrupted: bool,
+    /// When the last subscription was dropped, if none is left.
     idle_since: Option<Instant>,
 }
 
@@ -58,70 +68,69 @@ struct Channel {
 struct ChannelTable {
     by_name: HashMap<ChannelName, Channel>,
     changed: HashSet<ChannelName>,
-    lingering: usize,
+    idle: usize,
     refusals: u64,
-    /// Whether there is a session to follow the changes. While there is none they are not collected: the next one starts with
-    /// everything that is held.
-    followed: bool,
+    /// Whether a session takes the changes. Without one they are not collected: the next session starts with every channel.
+    in_session: bool,
     closed: bool,
 }
 
 pub(super) struct Channels {
-    channels: Mutex<ChannelTable>,
+    table: Mutex<ChannelTable>,
     capacity: NonZeroUsize,
     unlisten_delay: Duration,
-    /// Wakes the owner when something has changed.
+    /// Wakes the worker when something has changed.
     pub(super) changed: Notify,
 }
 
-/// What a registration gives its holder.
-pub(super) struct Registered {
+/// What a new subscription gets.
+pub(super) struct Registration {
     pub(super) name: ChannelName,
     pub(super) items: ring::Subscriber<ListenItem>,
     pub(super) ack: watch::Receiver<Ack>,
-    /// The number of the latest refusal that came before.
+    /// The number of the latest earlier refusal.
     pub(super) refusals_before: u64,
 }
 
 /// Where a notification goes.
-pub(super) enum Addressee {
+pub(super) enum Route {
     Ring(ChannelName, Ring),
-    /// The channel lingers.
-    Nobody,
+    /// The channel has no subscriptions, and its UNLISTEN is not due yet.
+    Idle,
     Unknown,
 }
 
 impl Channels {
     pub(super) fn new(capacity: NonZeroUsize, unlisten_delay: Duration) -> Self {
         Self {
-            channels: Mutex::default(),
+            table: Mutex::default(),
             capacity,
             unlisten_delay,
             changed: Notify::new(),
         }
     }
 
-    /// Counts one more holder of `name`. On a closed registry the result has ended already.
-    pub(super) fn hold(&self, name: ChannelName) -> Registered {
-        let mut channels = self.channels.lock();
-        let refusals_before = channels.refusals;
-        if channels.closed {
-            drop(channels);
+    /// Adds a subscription to `name`. After [`close`](Self::close) the subscription has already ended.
+    pub(super) fn subscribe(&self, name: ChannelName) -> Registration {
+        let mut table = self.table.lock();
+        let refusals_before = table.refusals;
+        if table.closed {
+            drop(table);
             let (_, items) = ring::channel(1);
             let (_, ack) = watch::channel(Ack::Closed);
-            return Registered {
+            return Registration {
                 name,
                 items,
                 ack,
                 refusals_before,
             };
         }
-        let channels = &mut *channels;
-        let (channel, new) = match channels.by_name.entry(name.clone()) {
+        let table = &mut *table;
+        let (channel, new) = match table.by_name.entry(name.clone()) {
             MapEntry::Occupied(entry) => (entry.into_mut(), false),
             MapEntry::Vacant(entry) => (entry.insert(Channel::new()), true),
         };
-        channel.holders += 1;
+        channel.subscriptions += 1;
         let items = match &channel.ring {
             Some(ring) => ring.subscribe(),
             None => {
@@ -132,15 +141,15 @@ impl Channels {
         };
         let ack = channel.ack.subscribe();
         let refused = matches!(*ack.borrow(), Ack::Refused(..));
-        let returned = channel.idle_since.take().is_some();
-        if returned {
-            channels.lingering -= 1;
+        let was_idle = channel.idle_since.take().is_some();
+        if was_idle {
+            table.idle -= 1;
         }
-        if channels.followed && (new || refused || returned) {
-            channels.changed.insert(name.clone());
+        if table.in_session && (new || refused || was_idle) {
+            table.changed.insert(name.clone());
             self.changed.notify_one();
         }
-        Registered {
+        Registration {
             name,
             items,
             ack,
@@ -148,111 +157,114 @@ impl Channels {
         }
     }
 
-    /// Counts one holder less.
-    pub(super) fn release(&self, name: &ChannelName) {
-        let mut locked = self.channels.lock();
-        let channels = &mut *locked;
-        let full = channels.lingering >= MAX_DELAYED;
-        let Some(channel) = channels.by_name.get_mut(name) else {
+    /// Removes a subscription from `name`.
+    pub(super) fn unsubscribe(&self, name: &ChannelName) {
+        let mut locked = self.table.lock();
+        let table = &mut *locked;
+        let full = table.idle >= MAX_IDLE;
+        let Some(channel) = table.by_name.get_mut(name) else {
             return; // closed in the meantime
         };
-        channel.holders -= 1;
-        if channel.holders > 0 {
+        channel.subscriptions -= 1;
+        if channel.subscriptions > 0 {
             return;
         }
         let unused = channel.ring.take();
-        if channels.followed {
-            // As if idle for long already, when too many linger.
+        if table.in_session {
+            // With too many idle channels, backdate this one so that its UNLISTEN is due at once.
             let now = Instant::now();
             channel.idle_since = Some(if full {
                 now.checked_sub(self.unlisten_delay).unwrap_or(now)
             } else {
                 now
             });
-            channels.lingering += 1;
-            channels.changed.insert(name.clone());
+            table.idle += 1;
+            table.changed.insert(name.clone());
             self.changed.notify_one();
         } else {
-            channels.by_name.remove(name);
+            table.by_name.remove(name);
         }
         drop(locked);
         drop(unused);
     }
 
-    /// Where a notification of this channel goes: the ring is for publishing into outside the lock, the name for sharing.
-    pub(super) fn addressee(&self, name: &str) -> Addressee {
-        let channels = self.channels.lock();
-        match channels.by_name.get_key_value(name) {
-            None => Addressee::Unknown,
+    /// Where a notification on this channel goes. The caller publishes into the ring, outside the lock.
+    pub(super) fn route(&self, name: &str) -> Route {
+        let table = self.table.lock();
+        match table.by_name.get_key_value(name) {
+            None => Route::Unknown,
             Some((name, channel)) => match &channel.ring {
-                None => Addressee::Nobody,
-                Some(ring) => Addressee::Ring(name.clone(), ring.clone()),
+                None => Route::Idle,
+                Some(ring) => Route::Ring(name.clone(), ring.clone()),
             },
         }
     }
 
-    /// The names that have changed since the last call, with what is wanted of each.
-    pub(super) fn take_changes(&self) -> Vec<(ChannelName, Wanted)> {
-        let mut channels = self.channels.lock();
-        let changed = std::mem::take(&mut channels.changed);
-        let wanted = |name: ChannelName| {
-            let wanted = channels.wanted(&name, self.unlisten_delay);
-            (name, wanted)
+    /// The names that have changed since the last call, each with its desired state.
+    pub(super) fn take_changes(&self) -> Vec<(ChannelName, Desired)> {
+        let mut table = self.table.lock();
+        let changed = std::mem::take(&mut table.changed);
+        self.desired_in(&table, changed)
+    }
+
+    /// The desired state of each of these names.
+    pub(super) fn desired(&self, names: Vec<ChannelName>) -> Vec<(ChannelName, Desired)> {
+        self.desired_in(&self.table.lock(), names)
+    }
+
+    fn desired_in(
+        &self,
+        table: &ChannelTable,
+        names: impl IntoIterator<Item = ChannelName>,
+    ) -> Vec<(ChannelName, Desired)> {
+        let desired = |name: ChannelName| {
+            let desired = table.desired(&name, self.unlisten_delay);
+            (name, desired)
         };
-        changed.into_iter().map(wanted).collect()
+        names.into_iter().map(desired).collect()
     }
 
-    /// What is wanted of each of these names.
-    pub(super) fn wanted(&self, names: Vec<ChannelName>) -> Vec<(ChannelName, Wanted)> {
-        let channels = self.channels.lock();
-        let wanted = |name: ChannelName| {
-            let wanted = channels.wanted(&name, self.unlisten_delay);
-            (name, wanted)
-        };
-        names.into_iter().map(wanted).collect()
+    /// Starts a session. The server listens on nothing yet, so every subscribed channel has changed.
+    pub(super) fn begin_session(&self) {
+        let mut table = self.table.lock();
+        table.remove_idle();
+        table.in_session = true;
+        table.changed = table.by_name.keys().cloned().collect();
     }
 
-    /// A session begins, and the server has nothing yet: everything that is held has changed.
-    pub(super) fn start_over(&self) {
-        let mut channels = self.channels.lock();
-        channels.forget_the_idle();
-        channels.followed = true;
-        channels.changed = channels.by_name.keys().cloned().collect();
-    }
-
-    /// Forgets a channel that nobody holds; false if somebody does again.
-    pub(super) fn forget(&self, name: &ChannelName) -> bool {
-        let mut channels = self.channels.lock();
-        match channels.by_name.get(name) {
-            Some(channel) if channel.holders > 0 => false,
+    /// Removes a channel unless it has subscriptions again. Returns whether it is gone.
+    pub(super) fn remove_if_idle(&self, name: &ChannelName) -> bool {
+        let mut table = self.table.lock();
+        match table.by_name.get(name) {
+            Some(channel) if channel.subscriptions > 0 => false,
             Some(_) => {
-                channels.by_name.remove(name);
-                channels.lingering -= 1;
+                table.by_name.remove(name);
+                table.idle -= 1;
                 true
             }
             None => true,
         }
     }
 
-    /// The server has acknowledged these channels. Those whose holders may have missed something get the `marker`.
-    pub(super) fn acknowledge(&self, names: &[ChannelName], marker: Option<Reconnected>) {
-        let mut missed: Vec<Ring> = Vec::new();
+    /// Records that the server has acknowledged these channels. Those that may have missed notifications get `reconnected` first.
+    pub(super) fn acknowledge(&self, names: &[ChannelName], reconnected: Option<Reconnected>) {
+        let mut interrupted: Vec<Ring> = Vec::new();
         let mut acks: Vec<watch::Sender<Ack>> = Vec::new();
-        let mut channels = self.channels.lock();
+        let mut table = self.table.lock();
         for name in names {
-            let Some(channel) = channels.by_name.get_mut(name) else {
+            let Some(channel) = table.by_name.get_mut(name) else {
                 continue;
             };
-            channel.established = true;
-            if std::mem::take(&mut channel.missed) {
-                missed.extend(channel.ring.clone());
+            channel.acknowledged = true;
+            if std::mem::take(&mut channel.interrupted) {
+                interrupted.extend(channel.ring.clone());
             }
             acks.push(channel.ack.clone());
         }
-        drop(channels);
-        if let Some(marker) = marker {
-            for ring in missed {
-                ring.publish(ListenItem::Reconnected(marker));
+        drop(table);
+        if let Some(reconnected) = reconnected {
+            for ring in interrupted {
+                ring.publish(ListenItem::Reconnected(reconnected));
             }
         }
         for ack in acks {
@@ -260,96 +272,95 @@ impl Channels {
         }
     }
 
-    /// The server refused to listen on this channel: whoever waits for it learns of it. Says whether anybody holds it who was
-    /// listening before.
+    /// Records that the server refused to listen on this channel. Returns whether its subscriptions received notifications before
+    /// the connection was lost, and now do not.
     pub(super) fn refuse(&self, name: &ChannelName, error: &ListenError) -> bool {
-        let mut channels = self.channels.lock();
-        channels.refusals += 1;
-        let number = channels.refusals;
-        let Some(channel) = channels.by_name.get(name) else {
+        let mut table = self.table.lock();
+        table.refusals += 1;
+        let number = table.refusals;
+        let Some(channel) = table.by_name.get(name) else {
             return false;
         };
-        let (ack, missed) = (channel.ack.clone(), channel.missed);
-        drop(channels);
+        let (ack, interrupted) = (channel.ack.clone(), channel.interrupted);
+        drop(table);
         ack.send_replace(Ack::Refused(number, error.clone()));
-        missed
+        interrupted
     }
 
-    /// There is no listening on any channel for now.
+    /// Records that the server cannot listen on any channel for now.
     pub(super) fn refuse_all(&self, error: &ListenError) {
-        let mut channels = self.channels.lock();
-        channels.refusals += 1;
-        let number = channels.refusals;
-        let acks: Vec<_> = channels.by_name.values().map(|channel| channel.ack.clone()).collect();
-        drop(channels);
+        let mut table = self.table.lock();
+        table.refusals += 1;
+        let number = table.refusals;
+        let acks: Vec<_> = table.by_name.values().map(|channel| channel.ack.clone()).collect();
+        drop(table);
         for ack in acks {
             ack.send_replace(Ack::Refused(number, error.clone()));
         }
     }
 
-    /// The connection is lost: nothing is acknowledged any more, and who was listening may miss something.
-    pub(super) fn disconnected(&self) {
-        let mut channels = self.channels.lock();
-        channels.forget_the_idle();
-        channels.followed = false;
-        channels.changed = HashSet::new();
-        let mut acks = Vec::with_capacity(channels.by_name.len());
-        for channel in channels.by_name.values_mut() {
-            channel.missed |= channel.established;
+    /// Ends the session: no channel is acknowledged any more, and those that were may miss notifications.
+    pub(super) fn end_session(&self) {
+        let mut table = self.table.lock();
+        table.remove_idle();
+        table.in_session = false;
+        table.changed = HashSet::new();
+        let mut acks = Vec::with_capacity(table.by_name.len());
+        for channel in table.by_name.values_mut() {
+            channel.interrupted |= channel.acknowledged;
             acks.push(channel.ack.clone());
         }
-        drop(channels);
+        drop(table);
         for ack in acks {
             ack.send_replace(Ack::Pending);
         }
     }
 
-    /// Ends every subscription; later ones have ended when they are made.
+    /// Ends every subscription, and every later one as soon as it is made.
     pub(super) fn close(&self) {
-        let mut channels = self.channels.lock();
-        channels.closed = true;
-        let ended = std::mem::take(&mut *channels);
-        channels.closed = true;
-        drop(channels);
+        let mut table = self.table.lock();
+        let ended = std::mem::take(&mut *table);
+        table.closed = true;
+        drop(table);
         for channel in ended.by_name.values() {
             channel.ack.send_replace(Ack::Closed);
         }
         drop(ended);
     }
 
-    /// How many channels are held, and by how many subscriptions.
-    pub(super) fn size(&self) -> (usize, usize) {
-        let channels = self.channels.lock();
-        let held = channels.by_name.values().filter(|channel| channel.holders > 0);
-        held.fold((0, 0), |(names, holders), channel| {
-            (names + 1, holders + channel.holders)
+    /// The number of subscribed channels, and of their subscriptions.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let table = self.table.lock();
+        let subscribed = table.by_name.values().filter(|channel| channel.subscriptions > 0);
+        subscribed.fold((0, 0), |(channels, subscriptions), channel| {
+            (channels + 1, subscriptions + channel.subscriptions)
         })
     }
 }
 
 #[cfg(test)]
 impl Channels {
-    /// How many channels are kept in mind, lingering ones included.
-    pub(super) fn known(&self) -> usize {
-        self.channels.lock().by_name.len()
+    /// The number of channels in the table, idle ones included.
+    pub(super) fn len(&self) -> usize {
+        self.table.lock().by_name.len()
     }
 }
 
 impl ChannelTable {
-    fn forget_the_idle(&mut self) {
-        self.by_name.retain(|_, channel| channel.holders > 0);
-        self.lingering = 0;
+    fn remove_idle(&mut self) {
+        self.by_name.retain(|_, channel| channel.subscriptions > 0);
+        self.idle = 0;
     }
 
-    fn wanted(&self, name: &ChannelName, unlisten_delay: Duration) -> Wanted {
+    fn desired(&self, name: &ChannelName, unlisten_delay: Duration) -> Desired {
         match self.by_name.get(name) {
-            None => Wanted::Gone,
+            None => Desired::Removed,
             Some(channel) => match channel.idle_since {
-                None => Wanted::Held,
-                // Beyond what an instant can say means for ever.
+                None => Desired::Subscribed,
+                // A delay beyond the range of `Instant` never ends.
                 Some(since) => since
                     .checked_add(unlisten_delay)
-                    .map_or(Wanted::Held, Wanted::DelayedUntil),
+                    .map_or(Desired::Subscribed, Desired::IdleUntil),
             },
         }
     }
@@ -358,11 +369,11 @@ impl ChannelTable {
 impl Channel {
     fn new() -> Self {
         Self {
-            holders: 0,
+            subscriptions: 0,
             ring: None,
             ack: watch::Sender::new(Ack::Pending),
-            established: false,
-            missed: false,
+            acknowledged: false,
+            interrupted: false,
             idle_since: None,
         }
     }

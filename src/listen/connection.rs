@@ -1,4 +1,4 @@
-//! The wire: asks the server one thing at a time, and passes on what arrives meanwhile.
+//! The connection: runs one query at a time, and passes on the messages that arrive meanwhile.
 
 use core::future::{Future, poll_fn};
 use core::pin::pin;
@@ -15,69 +15,71 @@ use super::dispatch::Dispatcher;
 use super::error::{ListenError, ServerError};
 use crate::pg::config::ListenConfig;
 
-pub(super) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+/// tokio-postgres's half of the connection that does the I/O.
+pub(super) type RawConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// Opens a session. Nothing is received until the connection is polled.
-pub(super) async fn connect(config: &ListenConfig) -> Result<(Client, Wire), ListenError> {
+pub(super) async fn connect(config: &ListenConfig) -> Result<(Client, RawConnection), ListenError> {
     let connected = config.postgres.connect(config.tls.connector()).await;
     connected.map_err(|error| ListenError::Connect(error.into()))
 }
 
 pub(super) struct ListenConnection {
     client: Client,
-    wire: Wire,
-    /// How long the server may be silent when asked something.
+    raw: RawConnection,
+    /// How long the server may send nothing while a query is pending.
     deadline: Duration,
 }
 
-/// Why the server did not do it.
-pub(super) enum AskError {
-    /// It said no; the session goes on.
+/// Why a query failed.
+pub(super) enum QueryError {
+    /// The server refused it; the session goes on.
     Refused(ServerError),
-    /// There is no session any more.
+    /// The session is lost.
     Lost(ListenError),
 }
 
 impl ListenConnection {
-    pub(super) fn new(client: Client, wire: Wire, deadline: Duration) -> Self {
-        Self { client, wire, deadline }
+    pub(super) fn new(client: Client, raw: RawConnection, deadline: Duration) -> Self {
+        Self { client, raw, deadline }
     }
 
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Has the server run `sql`, as one implicit transaction.
+    /// Runs `sql` as one implicit transaction.
     ///
-    /// The time limit is for silence: as long as notifications keep coming, the server lives and the answer is behind them.
-    pub(super) async fn ask(
+    /// The deadline restarts with every message: while notifications keep coming, the server is alive and the answer is behind
+    /// them.
+    pub(super) async fn query(
         &mut self,
         dispatcher: &mut Dispatcher,
         what: &'static str,
         sql: &str,
-    ) -> Result<Vec<SimpleQueryMessage>, AskError> {
-        let Self { client, wire, deadline } = self;
+    ) -> Result<Vec<SimpleQueryMessage>, QueryError> {
+        let Self { client, raw, deadline } = self;
         let mut answer = pin!(client.simple_query(sql));
-        let mut silence = pin!(sleep(*deadline));
-        dispatcher.take_held();
+        let mut expired = pin!(sleep(*deadline));
+        dispatcher.dispatch_deferred();
         loop {
             tokio::select! {
                 answered = &mut answer => {
-                    dispatcher.received();
-                    return answered.map_err(asked);
+                    dispatcher.record_received();
+                    return answered.map_err(query_error);
                 }
-                message = next(wire) => {
-                    let message = message.map_err(AskError::Lost)?;
-                    // The answer may have come with this message and before it. Then who asked has to know it first.
+                message = next(raw) => {
+                    let message = message.map_err(QueryError::Lost)?;
+                    // The answer may have arrived together with this message, ahead of it. Then the caller handles it first.
                     if let Poll::Ready(answered) = poll_once(answer.as_mut()).await {
-                        dispatcher.hold(message);
-                        return answered.map_err(asked);
+                        dispatcher.defer(message);
+                        return answered.map_err(query_error);
                     }
-                    dispatcher.take(message);
-                    silence.as_mut().reset(Instant::now() + *deadline);
+                    dispatcher.dispatch(message);
+                    expired.as_mut().reset(Instant::now() + *deadline);
                 }
-                () = &mut silence => {
-                    return Err(AskError::Lost(ListenError::Timeout { what, after: *deadline }));
+                () = &mut expired => {
+                    return Err(QueryError::Lost(ListenError::Timeout { what, after: *deadline }));
                 }
             }
         }
@@ -85,45 +87,45 @@ impl ListenConnection {
 
     /// Waits for the next message. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<AsyncMessage, ListenError> {
-        next(&mut self.wire).await
+        next(&mut self.raw).await
     }
 
-    /// The next message, if it is there already.
+    /// The next message, if it has already arrived.
     pub(super) async fn try_next(&mut self) -> Option<Result<AsyncMessage, ListenError>> {
-        match poll_once(pin!(next(&mut self.wire))).await {
+        match poll_once(pin!(next(&mut self.raw))).await {
             Poll::Ready(message) => Some(message),
             Poll::Pending => None,
         }
     }
 
-    /// Says goodbye, and waits a moment for the other end to have heard it.
-    pub(super) async fn close(self, patience: Duration) {
-        let Self { client, mut wire, .. } = self;
-        // The wire sends a farewell once nobody can ask any more.
+    /// Terminates the session, and waits at most `limit` for the server to close the connection.
+    pub(super) async fn close(self, limit: Duration) {
+        let Self { client, mut raw, .. } = self;
+        // tokio-postgres sends Terminate once the client is dropped.
         drop(client);
-        let ended = async { while next(&mut wire).await.is_ok() {} };
-        // On a dead connection there is nobody to hear it.
-        let _ = timeout(patience, ended).await;
+        let closed = async { while next(&mut raw).await.is_ok() {} };
+        // A dead connection never closes: the time limit is expected.
+        let _ = timeout(limit, closed).await;
     }
 }
 
-async fn next(wire: &mut Wire) -> Result<AsyncMessage, ListenError> {
-    match poll_fn(|cx| wire.poll_message(cx)).await {
+async fn next(raw: &mut RawConnection) -> Result<AsyncMessage, ListenError> {
+    match poll_fn(|cx| raw.poll_message(cx)).await {
         Some(Ok(message)) => Ok(message),
         Some(Err(error)) => Err(ListenError::Lost(error.into())),
         None => Err(ListenError::Lost(ServerError::closed())),
     }
 }
 
-fn asked(error: tokio_postgres::Error) -> AskError {
+fn query_error(error: tokio_postgres::Error) -> QueryError {
     let refused = error
         .as_db_error()
         .is_some_and(|db| !matches!(db.parsed_severity(), Some(Severity::Fatal | Severity::Panic)));
     let error = ServerError::from(error);
     if refused {
-        AskError::Refused(error)
+        QueryError::Refused(error)
     } else {
-        AskError::Lost(ListenError::Lost(error))
+        QueryError::Lost(ListenError::Lost(error))
     }
 }
 

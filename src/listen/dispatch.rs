@@ -1,72 +1,72 @@
-//! What the server sends without being asked, on its way to the subscriptions.
+//! Hands the server's asynchronous messages to the subscriptions.
 
 use std::sync::Arc;
 
 use tokio_postgres::AsyncMessage;
 use tokio_postgres::error::{DbError, SqlState};
 
-use super::channels::Addressee;
+use super::channels::Route;
 use super::item::{ListenItem, Notification};
 use super::shared::SharedListener;
 
 pub(super) struct Dispatcher {
     shared: Arc<SharedListener>,
-    /// A message that came behind an answer which has to be dealt with first.
-    held: Option<AsyncMessage>,
-    /// The channel and the payload of the probe that is on its way.
-    expected: Option<(String, String)>,
-    /// The probe has arrived.
-    arrived: bool,
-    /// The server has cut an identifier since somebody looked.
-    truncated: Option<DbError>,
+    /// A message that arrived behind an answer which must be handled first.
+    deferred: Option<AsyncMessage>,
+    /// The channel and the payload of the latest probe.
+    probe: Option<(String, String)>,
+    probe_arrived: bool,
+    /// The latest notice that the server truncated an identifier.
+    truncation: Option<DbError>,
 }
 
 impl Dispatcher {
     pub(super) fn new(shared: Arc<SharedListener>) -> Self {
         Self {
             shared,
-            held: None,
-            expected: None,
-            arrived: false,
-            truncated: None,
+            deferred: None,
+            probe: None,
+            probe_arrived: false,
+            truncation: None,
         }
     }
 
-    pub(super) fn received(&self) {
-        self.shared.received();
+    pub(super) fn record_received(&self) {
+        self.shared.record_received();
     }
 
-    /// Keeps a message back until the next one, or until [`take_held`](Self::take_held).
-    pub(super) fn hold(&mut self, message: AsyncMessage) {
-        self.take_held();
-        self.held = Some(message);
+    /// Keeps a message until the next one, or until [`dispatch_deferred`](Self::dispatch_deferred).
+    pub(super) fn defer(&mut self, message: AsyncMessage) {
+        self.dispatch_deferred();
+        self.deferred = Some(message);
     }
 
-    /// Takes the message that was kept back, if there is one.
-    pub(super) fn take_held(&mut self) -> bool {
-        let held = self.held.take();
-        let any = held.is_some();
-        if let Some(message) = held {
-            self.deal_with(message);
+    /// Dispatches the deferred message. Returns whether there was one.
+    pub(super) fn dispatch_deferred(&mut self) -> bool {
+        match self.deferred.take() {
+            Some(message) => {
+                self.handle(message);
+                true
+            }
+            None => false,
         }
-        any
     }
 
-    /// Takes a message, after the one that was kept back.
-    pub(super) fn take(&mut self, message: AsyncMessage) {
-        self.take_held();
-        self.deal_with(message);
+    /// Dispatches a message, after the deferred one.
+    pub(super) fn dispatch(&mut self, message: AsyncMessage) {
+        self.dispatch_deferred();
+        self.handle(message);
     }
 
-    fn deal_with(&mut self, message: AsyncMessage) {
-        self.shared.received();
+    fn handle(&mut self, message: AsyncMessage) {
+        self.shared.record_received();
         match message {
             AsyncMessage::Notification(notification) => self.deliver(notification),
             AsyncMessage::Notice(notice) => {
-                tracing::debug!(%notice, "the server remarks");
-                // 42622: name too long. Ours never are in UTF-8, but encodings differ.
+                tracing::debug!(%notice, "notice from the server");
+                // A checked name is short enough in UTF-8, but may be longer in the database's encoding.
                 if *notice.code() == SqlState::NAME_TOO_LONG {
-                    self.truncated = Some(notice);
+                    self.truncation = Some(notice);
                 }
             }
             _ => {}
@@ -74,45 +74,45 @@ impl Dispatcher {
     }
 
     fn deliver(&mut self, notification: tokio_postgres::Notification) {
-        let probe = self.expected.as_ref();
-        if let Some((channel, nonce)) = probe
+        if let Some((channel, nonce)) = &self.probe
             && channel == notification.channel()
         {
-            self.arrived |= nonce == notification.payload();
+            self.probe_arrived |= nonce == notification.payload();
             return;
         }
-        match self.shared.channels.addressee(notification.channel()) {
-            Addressee::Ring(name, ring) => {
+        match self.shared.channels.route(notification.channel()) {
+            Route::Ring(name, ring) => {
                 // tokio-postgres gives the payload only by reference.
                 let payload = notification.payload().to_owned();
                 let item = Notification::new(name, payload, notification.process_id());
-                // Counted first, so that who has received it finds it counted.
-                self.shared.count(|stats| stats.notifications += 1);
+                // Count before publishing, so that a subscriber that has the item finds it counted.
+                self.shared.count(|stats| stats.notifications_received += 1);
                 ring.publish(ListenItem::Notification(item));
             }
-            Addressee::Nobody => self.shared.count(|stats| stats.notifications += 1),
-            Addressee::Unknown => self.shared.count(|stats| {
-                stats.notifications += 1;
-                stats.unknown_channel += 1;
+            Route::Idle => self.shared.count(|stats| stats.notifications_received += 1),
+            Route::Unknown => self.shared.count(|stats| {
+                stats.notifications_received += 1;
+                stats.notifications_unrouted += 1;
             }),
         }
     }
 
-    pub(super) fn expect(&mut self, channel: &str, nonce: &str) {
-        self.expected = Some((channel.to_owned(), nonce.to_owned()));
-        self.arrived = false;
+    pub(super) fn expect_probe(&mut self, channel: &str, nonce: &str) {
+        self.probe = Some((channel.to_owned(), nonce.to_owned()));
+        self.probe_arrived = false;
     }
 
     pub(super) fn probe_arrived(&self) -> bool {
-        self.arrived
+        self.probe_arrived
     }
 
-    /// Ends the expectation. The probe's channel is told apart until the next one, for latecomers.
-    pub(super) fn forget_probe(&mut self) {
-        self.arrived = false;
+    /// Ends the wait for the probe. Its channel stays known until the next probe, so that a late one is not counted as a
+    /// notification.
+    pub(super) fn end_probe(&mut self) {
+        self.probe_arrived = false;
     }
 
     pub(super) fn take_truncation(&mut self) -> Option<DbError> {
-        self.truncated.take()
+        self.truncation.take()
     }
 }

@@ -1,4 +1,4 @@
-//! Why the listener, or one call of it, failed.
+//! The errors of a listener.
 
 use core::time::Duration;
 
@@ -8,10 +8,11 @@ use super::channel_name::{InvalidChannel, InvalidPayload};
 use crate::pg::config::ConfigError;
 pub use crate::pg::server_error::ServerError;
 
-/// Why the listener, or one call of it, failed. Cloned freely: everybody who waited for the same thing gets the same error.
+/// The error of a listener or of one of its methods. Cheap to clone: all callers that waited for the same thing get the same
+/// error.
 ///
-/// A lost connection is not an error of the listener: it reconnects by itself, and says in its
-/// [health](super::ListenHealth) what it is struggling with.
+/// A lost connection is not a failure of the listener: it reconnects by itself, and reports the reason in its
+/// [health](super::ListenHealth).
 ///
 /// ```
 /// use doorbell::listen::{ListenError, ListenMultiplexer};
@@ -24,30 +25,30 @@ pub use crate::pg::server_error::ServerError;
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// The text cannot name a channel.
+    /// The channel name is invalid.
     #[error(transparent)]
     InvalidChannel(#[from] InvalidChannel),
-    /// The payload cannot be sent.
+    /// The payload is invalid.
     #[error(transparent)]
     InvalidPayload(#[from] InvalidPayload),
-    /// The connection settings cannot be used as they are. Nothing was tried.
+    /// The connection options or settings are invalid. No attempt to connect was made.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// There is no tokio runtime to run on. Call from within one.
-    #[error("the listener runs on a tokio runtime, and there is none here; call from a task, or inside Runtime::enter")]
+    /// The listener was started outside a tokio runtime.
+    #[error("the listener must be started inside a tokio runtime")]
     NoRuntime,
-    /// No connection could be made.
+    /// The attempt to connect failed.
     #[error("cannot connect: {0}")]
     Connect(ServerError),
     /// The connection was lost.
-    #[error("the connection was lost: {0}")]
+    #[error("connection lost: {0}")]
     Lost(ServerError),
-    /// The server did not answer in time: the connection is taken for dead, or was never made.
+    /// The server did not answer in time. The connection counts as dead.
     #[error("no answer to {what} within {after:?}")]
     Timeout {
-        /// What was asked.
+        /// The statement or step that was not answered.
         what: &'static str,
-        /// How long the listener waited.
+        /// The time limit.
         after: Duration,
     },
     /// The server refused to listen on the channel.
@@ -55,58 +56,54 @@ pub enum ListenError {
     Listen {
         /// The channel.
         channel: String,
-        /// What the server said.
+        /// The server's error.
         error: ServerError,
     },
-    /// The server refused to send the notification; it was not sent.
-    #[error("the server refused the notification, which was not sent: {0}")]
+    /// The server refused the notification; it was not sent.
+    #[error("the server refused the notification: {0}")]
     Notify(ServerError),
-    /// The connection was lost after the notification was handed to it; it may or may not have been sent.
-    #[error(
-        "the connection was lost before the server confirmed the notification, which may or may not have been sent"
-    )]
+    /// The connection was lost before the server confirmed the notification. It may or may not have been sent.
+    #[error("connection lost before the server confirmed the notification; it may or may not have been sent")]
     NotifyUnknown,
-    /// The server is a standby, and standbys have no notifications. Connect to the primary, or wait for a promotion: the
-    /// listener tries again by itself.
+    /// The server is a standby, where LISTEN does not work. Connect to the primary, or wait for a promotion: the listener tries
+    /// again by itself.
     #[error("the server is a standby, where LISTEN does not work; connect to the primary")]
     Standby,
-    /// LISTEN is accepted and nothing arrives: there is a pooler in between that changes sessions with every transaction.
-    /// Connect the listener directly.
+    /// LISTEN succeeded but no notification arrived, as behind a pooler in transaction mode. Connect the listener directly.
     #[error(
-        "LISTEN is accepted but nothing arrives, as behind a pooler in transaction mode; connect the listener directly"
+        "LISTEN succeeded but no notification arrived, as behind a pooler in transaction mode; connect directly to the server"
     )]
     NotDelivered,
-    /// The session has lost registrations that it had, as by `UNLISTEN *` or `DISCARD ALL`.
-    #[error("the session no longer listens on {missing} channels that it had registered")]
+    /// The session no longer listens on some of its channels, as after `UNLISTEN *` or `DISCARD ALL`.
+    #[error("the session no longer listens on {missing} of its channels")]
     RegistrationLost {
-        /// How many channels.
+        /// Number of channels.
         missing: usize,
     },
-    /// The time limit passed before the server had acknowledged. Nothing stays registered.
-    #[error("not acknowledged within {waited:?}{}", because(.reason))]
+    /// The server did not acknowledge within the time limit. Nothing stays registered.
+    #[error("not acknowledged within {waited:?}{}", suffix(.reason))]
     NotReady {
-        /// The limit.
+        /// The time limit.
         waited: Duration,
-        /// What the listener was struggling with, if it was.
+        /// Why the listener was not healthy, if it was not.
         reason: Option<Box<ListenError>>,
     },
-    /// The listener has been shut down, or its runtime has.
+    /// The listener or its runtime has been shut down.
     #[error("the listener has been shut down")]
     ShutDown,
 }
 
-fn because(reason: &Option<Box<ListenError>>) -> String {
+fn suffix(reason: &Option<Box<ListenError>>) -> String {
     reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
 impl ListenError {
-    /// Whether trying again soon makes no sense because somebody has to change something first: the password, the name of the
-    /// database, the server that is connected to.
-    pub(super) fn is_lasting(&self) -> bool {
+    /// Whether a person must change something before an attempt can succeed: a password, the database, the server.
+    pub(super) fn needs_intervention(&self) -> bool {
         match self {
             Self::Config(_) | Self::Standby => true,
             Self::Connect(error) => error.sqlstate().is_some_and(|code| {
-                // 28: authorization; 3D: the database does not exist; 42: no permission; 0A: not supported.
+                // 28: authorization; 3D: no such database; 42: no permission; 0A: not supported.
                 ["28", "3D", "42", "0A"].iter().any(|class| code.starts_with(class))
             }),
             _ => false,

@@ -1,4 +1,4 @@
-//! How the listener is doing: its state, since when, and why.
+//! The health of a listener: its state, since when, and why.
 
 use std::time::SystemTime;
 
@@ -6,20 +6,20 @@ use tokio::sync::watch;
 
 use super::error::ListenError;
 
-/// What the listener is doing.
+/// The state of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ListenState {
-    /// No connection has stood yet.
+    /// The first attempt to connect is under way.
     Connecting,
-    /// Connected, and the server has acknowledged every channel that was subscribed to when the connection was made.
+    /// Connected, and the server has acknowledged every channel that was subscribed to at the time.
     Healthy,
-    /// The server answers, but notifications do not reach this session: it is a standby, or there is a pooler in
-    /// transaction mode in between. The reason says which. The listener looks again every few seconds.
+    /// The server answers, but notifications do not reach this session: for example, it is a standby, or there is a pooler in
+    /// transaction mode. See [`ListenHealth::reason`]. The listener keeps trying.
     Degraded,
-    /// The connection is lost; notifications are being missed until it is back.
+    /// There is no connection; notifications are missed until the listener reconnects.
     Disconnected,
-    /// The listener has been shut down, or its runtime has; final.
+    /// The listener or its runtime has been shut down. Final.
     Closed,
 }
 
@@ -27,11 +27,11 @@ pub enum ListenState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// Not tried yet on this connection, or the probe is switched off.
-    Unproven,
-    /// A notification to ourselves has arrived over this connection.
-    Proven,
-    /// A notification to ourselves did not arrive in time, or the server is a standby.
+    /// Not checked yet on this connection, or [`self_probe`](super::ListenBuilder::self_probe) is off.
+    Unverified,
+    /// A notification that the listener sent to itself has arrived over this connection.
+    Verified,
+    /// A notification that the listener sent to itself did not arrive, or the server is a standby.
     Failed,
 }
 
@@ -39,15 +39,15 @@ pub enum Delivery {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// The process id of the backend.
+    /// Process id of the backend, as `pg_backend_pid()` returns it.
     pub backend_pid: i32,
-    /// The version as the server writes it, such as `15.18`.
+    /// The server's `server_version`, such as `15.18`.
     pub version: String,
-    /// Whether what answers the connection is not the backend itself: a pooler.
+    /// Whether the connection goes through a pooler.
     pub pooled: bool,
 }
 
-/// A snapshot of how the listener is doing, from [`ListenMultiplexer::health`](super::ListenMultiplexer::health).
+/// A snapshot of the listener's health, from [`ListenMultiplexer::health`](super::ListenMultiplexer::health).
 ///
 /// ```
 /// use doorbell::listen::{Delivery, ListenMultiplexer, ListenState};
@@ -59,24 +59,24 @@ pub struct ServerInfo {
 ///     changes.changed().await;
 /// }
 /// let health = mux.health();
-/// assert_eq!(health.delivery, Delivery::Unproven);
+/// assert_eq!(health.delivery, Delivery::Unverified);
 /// assert!(health.reason.unwrap().to_string().starts_with("cannot connect"));
 /// # Ok::<_, doorbell::listen::ListenError>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenHealth {
-    /// What the listener is doing.
+    /// The current state.
     pub state: ListenState,
-    /// Since when it has been in this state.
+    /// When the listener entered this state, by the system clock.
     pub since: SystemTime,
-    /// Why it is not healthy; what the last attempt ran into.
+    /// Why the listener is not healthy: the error of the latest attempt or probe.
     pub reason: Option<ListenError>,
-    /// When the server was last heard. While idle it is heard once in a heartbeat interval.
+    /// When the latest message from the server arrived, by the system clock. An idle server sends one per heartbeat interval.
     pub last_received: Option<SystemTime>,
-    /// The server process, while connected.
+    /// The server process; `None` while disconnected.
     pub server: Option<ServerInfo>,
-    /// Whether the server is a standby; `None` until one has said.
+    /// Whether the server is a standby; `None` before the first connection.
     pub standby: Option<bool>,
     /// Whether notifications are known to arrive.
     pub delivery: Delivery,
@@ -91,11 +91,11 @@ impl ListenHealth {
             last_received: None,
             server: None,
             standby: None,
-            delivery: Delivery::Unproven,
+            delivery: Delivery::Unverified,
         }
     }
 
-    /// Whether a subscriber may rely on being notified: connected, acknowledged, and not known to be deaf.
+    /// Whether subscribers can rely on notifications: the state is `Healthy`, and delivery has not failed.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -108,17 +108,16 @@ impl ListenHealth {
     }
 }
 
-/// Follows the changes of the listener's health, from
-/// [`ListenMultiplexer::health_changes`](super::ListenMultiplexer::health_changes).
+/// Watches the listener's health, from [`ListenMultiplexer::health_changes`](super::ListenMultiplexer::health_changes).
 ///
-/// Changes that come faster than they are read are merged: what counts is the latest.
+/// Only the latest health is kept: a slow reader skips the ones in between.
 #[derive(Clone, Debug)]
 pub struct HealthChanges {
     pub(super) receiver: watch::Receiver<ListenHealth>,
 }
 
 impl HealthChanges {
-    /// The health as it is. `last_received` is that of the latest change;
+    /// The current health. Its `last_received` dates from the latest change;
     /// [`ListenMultiplexer::health`](super::ListenMultiplexer::health) has the current one.
     ///
     /// ```
@@ -135,10 +134,10 @@ impl HealthChanges {
         self.receiver.borrow().clone()
     }
 
-    /// Waits for a change that this value has not seen yet, and returns the health after it; `None` when there will be no more,
-    /// because the listener is gone.
+    /// Waits for the next change, and returns the health after it; `None` once the listener is closed and its last change has been
+    /// returned.
     ///
-    /// Cancel-safe: a change is seen only when it has been returned.
+    /// Cancel-safe: a dropped future does not consume a change.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -1,4 +1,4 @@
-//! What a subscription yields.
+//! The items of a subscription.
 
 use core::fmt;
 use std::sync::Arc;
@@ -7,22 +7,21 @@ use std::time::SystemTime;
 use super::channel_name::ChannelName;
 use crate::ring::Lagged;
 
-/// What a [`ListenSubscription`](super::ListenSubscription) yields, in the order in which the listener learned of it.
+/// An item of a [`ListenSubscription`](super::ListenSubscription). Items are in the order in which the listener received them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ListenItem {
-    /// Somebody notified the channel.
+    /// A notification on the channel.
     Notification(Notification),
-    /// The listener had lost its connection and listens again. What was notified in between is lost, and nobody can say whether
-    /// there was anything: look at what the notifications are about. From here on nothing is missed.
+    /// The listener lost its connection and listens again. Notifications sent in between, if any, are lost: query the database
+    /// for what they announce. From here on nothing is missed.
     Reconnected(Reconnected),
-    /// This subscription was too slow, and that many items of its channel are lost to it. A `Reconnected` may be among them:
-    /// treat it as one.
+    /// The subscription was too slow, and lost this number of items. They may include a `Reconnected`, so handle it like one.
     Lagged(Lagged),
 }
 
 impl ListenItem {
-    /// The notification, if this is one.
+    /// Returns the notification, if this is one.
     ///
     /// ```
     /// use doorbell::listen::ListenItem;
@@ -42,11 +41,11 @@ impl ListenItem {
     }
 }
 
-/// A notification; a clone costs a reference count.
+/// A notification. Cloning it increments a reference count.
 #[derive(Clone)]
-pub struct Notification(Arc<Parts>);
+pub struct Notification(Arc<NotificationFields>);
 
-struct Parts {
+struct NotificationFields {
     channel: ChannelName,
     payload: String,
     sender_pid: i32,
@@ -54,25 +53,25 @@ struct Parts {
 
 impl Notification {
     pub(super) fn new(channel: ChannelName, payload: String, sender_pid: i32) -> Self {
-        Self(Arc::new(Parts {
+        Self(Arc::new(NotificationFields {
             channel,
             payload,
             sender_pid,
         }))
     }
 
-    /// The channel.
+    /// The channel it was sent on.
     pub fn channel(&self) -> &str {
         self.0.channel.as_str()
     }
 
-    /// The payload, up to 7999 bytes; empty if the sender gave none. Anybody who can connect to the database can notify any
-    /// channel with any payload: do not trust it.
+    /// The payload: at most [`MAX_PAYLOAD_BYTES`](super::MAX_PAYLOAD_BYTES), empty if the sender gave none. Anyone who can connect
+    /// to the database can send any payload on any channel, so treat it as untrusted input.
     pub fn payload(&self) -> &str {
         &self.0.payload
     }
 
-    /// The process id of the backend that sent it.
+    /// The process id of the server process that sent it.
     pub fn sender_pid(&self) -> i32 {
         self.0.sender_pid
     }
@@ -88,16 +87,16 @@ impl fmt::Debug for Notification {
     }
 }
 
-/// The listener listens again after an outage.
+/// Marks the end of an outage: the listener listens on all channels again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Reconnected {
-    /// When the listener noticed the loss, by the system's clock. Notifications were missed from some time before it: a frozen
-    /// server is noticed only by its silence (see the heartbeat).
-    pub lost_at: SystemTime,
-    /// When the server had acknowledged every channel again.
-    pub restored_at: SystemTime,
-    /// How many times the listener has reconnected, this time included.
+    /// When the listener detected the loss, by the system clock. Notifications may be missing from before that: a frozen server
+    /// is detected only by a [heartbeat](super::ListenBuilder::heartbeat).
+    pub disconnected_at: SystemTime,
+    /// When the server had acknowledged every channel again, by the system clock.
+    pub reconnected_at: SystemTime,
+    /// Number of times the listener has reconnected, including this one.
     pub reconnects: u64,
 }
 
@@ -106,8 +105,8 @@ impl Reconnected {
     pub(super) fn for_tests(reconnects: u64) -> Self {
         let now = SystemTime::now();
         Self {
-            lost_at: now,
-            restored_at: now,
+            disconnected_at: now,
+            reconnected_at: now,
             reconnects,
         }
     }

@@ -1,57 +1,57 @@
 //! One LISTEN connection for any number of subscriptions.
 //!
-//! [`ListenMultiplexer`] holds one raw connection to Postgres and listens on every channel that anybody in the process subscribes
-//! to. It reconnects by itself, tells every subscriber where notifications may be missing, and is never held up by a slow one.
+//! [`ListenMultiplexer`] holds one raw connection to Postgres and listens on every channel that the process subscribes to. It
+//! reconnects by itself, tells every subscription where notifications may be missing, and is never blocked by a slow subscriber.
 //!
 //! ```no_run
 //! use doorbell::listen::{ListenItem, ListenMultiplexer};
 //!
 //! # async fn example() -> Result<(), doorbell::listen::ListenError> {
 //! let mux = ListenMultiplexer::connect("postgres://app@localhost/app").await?;
-//! let mut jobs = mux.subscribe("jobs").await?; // the server has acknowledged it: nothing from here on is missed
+//! let mut jobs = mux.subscribe("jobs").await?; // acknowledged: nothing is missed from here on
 //! while let Some(item) = jobs.recv().await {
 //!     match item {
 //!         ListenItem::Notification(job) => println!("job {}", job.payload()),
-//!         // What was notified meanwhile is lost: look at what the notifications are about.
-//!         ListenItem::Reconnected(_) | ListenItem::Lagged(_) => println!("look for jobs"),
+//!         // Some notifications may be lost: query the database for what they announce.
+//!         ListenItem::Reconnected(_) | ListenItem::Lagged(_) => println!("query the jobs table"),
 //!         _ => {}
 //!     }
 //! }
 //! # Ok(()) }
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - **An acknowledgement is the server's.** [`subscribe`](ListenMultiplexer::subscribe) returns when the server listens. All who
-//!   wait for one channel share the answer, be it a refusal.
-//! - **Gaps are visible.** After an outage each subscriber gets a [`Reconnected`] in its stream, once *all* channels are
-//!   acknowledged again. A slow one gets a [`Lagged`](ListenItem::Lagged) with the exact count.
-//! - **A dead connection is noticed** within 10 s with the usual settings, 15 s at worst (heartbeat interval plus deadline), be the
-//!   peer frozen, cut off, or without the registrations that it had.
-//! - **Deafness is noticed.** Where LISTEN is accepted and nothing arrives (a pooler in transaction mode) or refused altogether (a
-//!   standby), the [health](ListenMultiplexer::health) says so, and the listener keeps looking.
-//! - **Memory is bounded** by the channels held, times the capacity. Nothing grows while a subscriber sleeps or the server is away.
-//! - **It stays out of the way**: no transaction is ever left open, no notification left unread, and the log gets one line for a
-//!   change of state, not for an attempt.
+//! - **Subscribing is acknowledged.** [`subscribe`](ListenMultiplexer::subscribe) returns once the server listens. All callers
+//!   that wait for one channel get the same answer, including a refusal.
+//! - **Gaps are visible.** After an outage every subscription receives a [`Reconnected`], once the server has acknowledged *all*
+//!   channels again. A slow subscription receives a [`Lagged`](ListenItem::Lagged) with the exact number of items it lost.
+//! - **Dead connections are detected** within 10 s by default, 15 s at worst (heartbeat interval plus deadline), whether the
+//!   peer is frozen, unreachable, or has lost its registrations.
+//! - **Undelivered notifications are detected.** If LISTEN succeeds but nothing arrives (a pooler in transaction mode), or LISTEN
+//!   is refused altogether (a standby), the [health](ListenMultiplexer::health) reports it, and the listener keeps trying.
+//! - **Memory is bounded** by the number of subscribed channels times the capacity. Nothing grows while a subscriber is idle or
+//!   the server is unreachable.
+//! - **The server is not burdened.** The listener never leaves a transaction open or a notification unread. It logs one line per
+//!   change of state, not one per attempt.
 //!
-//! Notifications of one channel arrive in the order in which their transactions committed. Postgres merges equal notifications of
-//! one transaction. What arrives can have been sent by anybody who may connect to the database.
+//! Notifications on one channel arrive in the commit order of their transactions. Postgres merges identical notifications of one
+//! transaction. Anyone who can connect to the database can send any notification, so treat payloads as untrusted input.
 //!
 //! # Runtimes
 //!
-//! The listener runs on the tokio runtime that it is started in, with I/O and time enabled, and ends with it. What has a time limit
-//! ([`connect`](ListenMultiplexer::connect), [`subscribe`](ListenMultiplexer::subscribe), [`notify`](ListenMultiplexer::notify)) is
-//! to be awaited on a tokio runtime, too, and panics elsewhere as tokio's timers do; everything else, receiving above all, runs on
-//! any executor.
+//! The listener runs on the tokio runtime on which it is started, which needs I/O and time enabled, and ends with it. Methods
+//! with a time limit ([`connect`](ListenMultiplexer::connect), [`subscribe`](ListenMultiplexer::subscribe),
+//! [`notify`](ListenMultiplexer::notify)) must be awaited on a tokio runtime, and panic elsewhere as tokio's timers do.
+//! Everything else, including receiving, works on any executor.
 //!
-//! # Behind a pooler
+//! # Poolers
 //!
-//! LISTEN belongs to a session. Through a pooler in session mode it works; through one in transaction mode it does not, and cannot:
-//! give the listener a connection string of its own that leads to the server directly.
+//! LISTEN belongs to a session. It works through a pooler in session mode and cannot work through one in transaction mode: there,
+//! give the listener a connection string that leads directly to the server.
 
 mod backend_key;
 mod builder;
-mod channel_diff;
 mod channel_name;
 mod channels;
 mod connection;
@@ -73,6 +73,7 @@ mod worker;
 pub use crate::pg::backoff::Backoff;
 pub use crate::pg::config::{ConfigError, ListenConfig, Tls};
 pub use builder::ListenBuilder;
+pub(crate) use channel_name::check_channel;
 pub use channel_name::{InvalidChannel, InvalidPayload, MAX_CHANNEL_BYTES, MAX_PAYLOAD_BYTES};
 pub use error::{ListenError, ServerError};
 pub use health::{Delivery, HealthChanges, ListenHealth, ListenState, ServerInfo};

@@ -1,4 +1,4 @@
-//! The handle of a listener.
+//! The handle to a listener.
 
 use core::fmt;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use super::stats::ListenStats;
 use super::subscription::ListenSubscription;
 use super::worker::{NotifyRequest, Worker};
 
-/// How many notifications may wait for the connection; further callers wait for room, within their time limit.
-const WAITING_NOTIFICATIONS: usize = 64;
+/// How many notifications may wait to be sent. Further callers wait for room, within their time limit.
+const NOTIFY_QUEUE: usize = 64;
 
-/// One LISTEN connection to Postgres for any number of subscriptions; see the [module](super).
+/// A handle to one LISTEN connection that serves any number of subscriptions; see the [module documentation](super).
 ///
-/// A clone is another handle to the same connection. When the last handle is dropped, or on [`shutdown`](Self::shutdown), the
-/// connection is closed and every subscription ends.
+/// Clones are handles to the same connection. The connection is closed, and every subscription ends, when the last handle is
+/// dropped or [`shutdown`](Self::shutdown) is called.
 #[derive(Clone)]
 pub struct ListenMultiplexer {
     handle: Arc<Running>,
 }
 
-/// Dropping it tells the owner to stop, since the sender of `stop` goes with it.
+/// Dropping it drops the sender of `stop`, which ends the worker.
 struct Running {
     shared: Arc<SharedListener>,
     settings: Settings,
@@ -39,12 +39,12 @@ struct Running {
 }
 
 impl ListenMultiplexer {
-    /// Connects with the usual settings, and returns once the connection stands and is known to deliver; see
+    /// Connects with the default settings, and returns once notifications are known to arrive; see
     /// [`ListenBuilder::connect`].
     ///
     /// # Errors
     ///
-    /// As [`ListenBuilder::connect`].
+    /// The same as [`ListenBuilder::connect`].
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), doorbell::listen::ListenError> {
@@ -61,7 +61,13 @@ impl ListenMultiplexer {
         Self::builder().url(url).connect().await
     }
 
-    /// All the settings.
+    /// Returns a builder with the default settings.
+    ///
+    /// ```
+    /// use doorbell::listen::ListenMultiplexer;
+    ///
+    /// let builder = ListenMultiplexer::builder().url("postgres://app@localhost/app").application_name("worker");
+    /// ```
     pub fn builder() -> ListenBuilder {
         ListenBuilder::default()
     }
@@ -69,15 +75,22 @@ impl ListenMultiplexer {
     pub(super) fn start(
         settings: Settings,
         source: ConfigSource,
-        first: Option<oneshot::Sender<Result<(), ListenError>>>,
+        first_attempt: Option<oneshot::Sender<Result<(), ListenError>>>,
     ) -> Result<Self, ListenError> {
         let runtime = Handle::try_current().map_err(|_| ListenError::NoRuntime)?;
         let channels = Channels::new(settings.channel_capacity, settings.unlisten_delay);
         let shared = Arc::new(SharedListener::new(channels));
-        let (requests, waiting) = mpsc::channel(WAITING_NOTIFICATIONS);
+        let (requests, queue) = mpsc::channel(NOTIFY_QUEUE);
         let (stop, stopped) = watch::channel(false);
         let (health_sender, health) = watch::channel(ListenHealth::new());
-        let worker = Worker::new(settings.clone(), source, shared.clone(), waiting, health_sender, first);
+        let worker = Worker::new(
+            settings.clone(),
+            source,
+            shared.clone(),
+            queue,
+            health_sender,
+            first_attempt,
+        );
         runtime.spawn(worker.run(stopped));
         Ok(Self {
             handle: Arc::new(Running {
@@ -90,24 +103,30 @@ impl ListenMultiplexer {
         })
     }
 
-    /// Subscribes to a channel, and returns once the server has acknowledged the LISTEN: whatever is notified from then on
-    /// arrives.
+    /// Subscribes to a channel, and returns once the server has acknowledged the LISTEN. Every notification committed from then
+    /// on is received.
     ///
-    /// All subscriptions of a channel share one LISTEN. Who comes while it is on its way waits for the same acknowledgement,
-    /// and shares its failure. If the connection is lost meanwhile, it goes on waiting for the next one, within
+    /// All subscriptions of a channel share one LISTEN. Callers that subscribe while it is in flight wait for the same
+    /// acknowledgement and share its error. If the connection is lost meanwhile, the call waits for the next one, within
     /// [`ListenBuilder::subscribe_timeout`].
     ///
     /// Cancel-safe: a dropped future leaves no registration.
     ///
     /// # Errors
     ///
-    /// [`ListenError::InvalidChannel`]; [`ListenError::Listen`] when the server refused; [`ListenError::Standby`];
-    /// [`ListenError::NotReady`] when the time is over; [`ListenError::ShutDown`]. Nothing stays registered then.
+    /// Nothing stays registered after an error:
+    ///
+    /// - [`ListenError::InvalidChannel`]
+    /// - [`ListenError::Listen`] if the server refused
+    /// - [`ListenError::Standby`] if the server is a standby
+    /// - [`ListenError::NotDelivered`] behind a pooler in transaction mode
+    /// - [`ListenError::NotReady`] after the time limit
+    /// - [`ListenError::ShutDown`]
     ///
     /// ```no_run
     /// # async fn example(mux: doorbell::listen::ListenMultiplexer) -> Result<(), doorbell::listen::ListenError> {
     /// let jobs = mux.subscribe("jobs").await?;
-    /// // Now read what there is already: what comes later is notified.
+    /// // Now read the jobs that exist already. Later ones are notified.
     /// # Ok(()) }
     /// ```
     pub async fn subscribe(&self, channel: &str) -> Result<ListenSubscription, ListenError> {
@@ -123,20 +142,20 @@ impl ListenMultiplexer {
         }
     }
 
-    /// Subscribes to a channel at once, whether there is a connection or not. The server acknowledges later
-    /// ([`ListenSubscription::ready`]); what is notified before is not received. A refusal of the server does not end the
-    /// subscription: the listener tries again every few seconds.
+    /// Subscribes to a channel without waiting, even while there is no connection. Notifications arrive once the server has
+    /// acknowledged the LISTEN; [`ListenSubscription::ready`] waits for that. If the server refuses, the subscription stays and
+    /// the listener tries again every 5 s.
     ///
-    /// After a shutdown the subscription has ended already.
+    /// After a shutdown the returned subscription has already ended.
     ///
     /// # Errors
     ///
-    /// When the text cannot name a channel.
+    /// [`InvalidChannel`] if `channel` is not a valid channel name.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let mux = doorbell::listen::ListenMultiplexer::builder().url("postgres://localhost:1/app").start().unwrap();
-    /// let jobs = mux.subscribe_lazy("jobs").unwrap(); // although nobody answers there
+    /// let jobs = mux.subscribe_lazy("jobs").unwrap(); // no server needed yet
     /// # });
     /// ```
     pub fn subscribe_lazy(&self, channel: &str) -> Result<ListenSubscription, InvalidChannel> {
@@ -144,17 +163,28 @@ impl ListenMultiplexer {
         Ok(ListenSubscription::new(self.handle.shared.clone(), name))
     }
 
-    /// Notifies a channel over the listening connection, and returns once the server has done it: for those who have no pool.
-    /// One is sent at a time, in the order of the calls; an outage is waited for, within [`ListenBuilder::notify_timeout`].
+    /// Sends a notification over the listening connection, and returns once the server has committed it. For programs without a
+    /// connection pool.
     ///
-    /// A dropped future may have sent it or not.
+    /// Notifications are sent one at a time, in the order of the calls. During an outage the call waits for the next connection,
+    /// within [`ListenBuilder::notify_timeout`].
+    ///
+    /// Not cancel-safe: if the future is dropped, the notification may or may not be sent.
     ///
     /// # Errors
     ///
-    /// [`ListenError::InvalidChannel`] and [`ListenError::InvalidPayload`] before anything is sent; [`ListenError::Notify`] when
-    /// the server refused (a standby, a full queue, another transaction holding the notification lock for too long, a character
-    /// that the database's encoding lacks); [`ListenError::NotReady`] when there was no connection in time; in these cases nothing
-    /// was sent. [`ListenError::NotifyUnknown`] and [`ListenError::Timeout`] when it was on its way.
+    /// After these errors the notification was not sent:
+    ///
+    /// - [`ListenError::InvalidChannel`], [`ListenError::InvalidPayload`]
+    /// - [`ListenError::Notify`] if the server refused: it is a standby, its queue is full, another transaction held the
+    ///   notification lock for too long, or its encoding lacks a character
+    /// - [`ListenError::NotReady`] if there was no connection in time
+    ///
+    /// After these errors it may or may not have been sent:
+    ///
+    /// - [`ListenError::NotifyUnknown`] if the connection was lost
+    /// - [`ListenError::Timeout`] if the server did not answer in time
+    /// - [`ListenError::ShutDown`]
     ///
     /// ```no_run
     /// # async fn example(mux: doorbell::listen::ListenMultiplexer) -> Result<(), doorbell::listen::ListenError> {
@@ -167,22 +197,22 @@ impl ListenMultiplexer {
         let waited = self.handle.settings.notify_timeout;
         let deadline = Instant::now() + waited;
         let (reply, outcome) = oneshot::channel();
-        let (taken, is_taken) = watch::channel(false);
+        let (started, is_started) = watch::channel(false);
         let request = NotifyRequest {
             channel,
             payload: payload.to_owned(),
-            taken,
+            started,
             reply,
         };
         let exchange = async {
             let sent = self.handle.requests.send(request).await;
             sent.map_err(|_| ListenError::ShutDown)?;
-            // Dropped without a reply when the owner ends.
+            // The worker drops the request when it ends.
             outcome.await.unwrap_or(Err(ListenError::ShutDown))
         };
         match tokio::time::timeout_at(deadline, exchange).await {
             Ok(outcome) => outcome,
-            Err(_) if *is_taken.borrow() => Err(ListenError::Timeout {
+            Err(_) if *is_started.borrow() => Err(ListenError::Timeout {
                 what: "a notification",
                 after: waited,
             }),
@@ -193,14 +223,23 @@ impl ListenMultiplexer {
         }
     }
 
-    /// How the listener is doing. Outdated as soon as it is known; [`health_changes`](Self::health_changes) follows it.
+    /// The current health; [`health_changes`](Self::health_changes) waits for changes.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use doorbell::listen::ListenMultiplexer;
+    ///
+    /// let mux = ListenMultiplexer::builder().url("postgres://localhost:1/app").start().unwrap();
+    /// assert!(mux.health().server.is_none()); // not connected
+    /// # });
+    /// ```
     pub fn health(&self) -> ListenHealth {
         let mut health = self.handle.health.borrow().clone();
         health.last_received = self.handle.shared.last_received();
         health
     }
 
-    /// Follows the health; the first change is the first after this call.
+    /// Watches the health. The first change is the first one after this call.
     ///
     /// ```no_run
     /// # async fn example(mux: doorbell::listen::ListenMultiplexer) {
@@ -216,16 +255,25 @@ impl ListenMultiplexer {
         HealthChanges { receiver }
     }
 
-    /// What the listener has done so far. Costs a walk over the channels.
+    /// The listener's counters. Costs a walk over the channels, under a lock.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use doorbell::listen::ListenMultiplexer;
+    ///
+    /// let mux = ListenMultiplexer::builder().url("postgres://localhost:1/app").start().unwrap();
+    /// assert_eq!(mux.stats().notifications_received, 0);
+    /// # });
+    /// ```
     pub fn stats(&self) -> ListenStats {
         self.handle.shared.stats()
     }
 
-    /// Ends the listener in order: the server is told, the connection closed, every subscription ends after what it has not
-    /// received yet, waiting calls fail with [`ListenError::ShutDown`]. Returns when that is done, at most about a second later;
-    /// may be called from several handles, and again.
+    /// Shuts the listener down: terminates the session, closes the connection, ends every subscription once it has received what
+    /// has already arrived, and fails pending calls with [`ListenError::ShutDown`]. Returns when this is done, after about a second
+    /// at most. May be called repeatedly and from several handles.
     ///
-    /// Cancel-safe: once called, it goes on whether it is awaited or not.
+    /// Cancel-safe: once polled, the shutdown proceeds even if the future is dropped.
     ///
     /// ```
     /// use doorbell::listen::{ListenMultiplexer, ListenState};
@@ -241,7 +289,7 @@ impl ListenMultiplexer {
     pub async fn shutdown(&self) {
         self.handle.stop.send_replace(true);
         let mut health = self.handle.health.clone();
-        // The owner drops the sender as the last thing it does.
+        // The worker drops the sender last.
         while health.changed().await.is_ok() {}
     }
 }

@@ -1,8 +1,8 @@
-//! Whether notifications arrive at all: one to ourselves, at each new connection.
+//! Checks on each new connection that notifications arrive, by sending one to itself.
 //!
 //! A pooler in transaction mode accepts LISTEN and delivers nothing, without any error. Over a direct connection the session
-//! notifies itself. Through a pooler that would prove nothing, since it passes on what a backend says *during* a statement;
-//! there, the notification comes from a second, short connection, and has to find the session idle.
+//! notifies itself. Through a pooler that would prove nothing, because a pooler passes on what a backend sends *during* a
+//! statement. There, a second, short connection sends the notification, which must reach the session while it is idle.
 
 use core::future::{Future, pending};
 use core::pin::Pin;
@@ -11,21 +11,22 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::builder::Settings;
-use super::connection::{AskError, ListenConnection, connect};
+use super::connection::{ListenConnection, QueryError, connect};
 use super::dispatch::Dispatcher;
 use super::error::ListenError;
 use super::session::to_lost;
 use crate::pg::config::ListenConfig;
 use crate::pg::quote::{push_identifier, push_literal};
 
-/// How long the notification may take once it has been sent.
-const ARRIVAL: Duration = Duration::from_secs(2);
-/// When a probe failed or could not be sent, this is when the next one is.
-const AGAIN: Duration = Duration::from_secs(30);
+/// How long the notification may take to arrive once it has been sent.
+const ARRIVAL_LIMIT: Duration = Duration::from_secs(2);
+/// How long after a failed probe, or one that could not be sent, the next one is due.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 pub(super) struct Probe {
     config: ListenConfig,
-    patience: Duration,
+    /// How long the second connection may take as a whole.
+    send_limit: Duration,
     pooled: bool,
     failed: bool,
     channel: String,
@@ -34,16 +35,16 @@ pub(super) struct Probe {
 }
 
 enum State {
-    /// Switched off, or done.
-    Resting,
+    /// Disabled, or done.
+    Inactive,
     DueAt(Instant),
     /// The second connection is sending it.
     Sending(Pin<Box<dyn Future<Output = Result<(), ListenError>> + Send>>),
-    /// Sent; to arrive before.
-    Expected(Instant),
+    /// Sent; must arrive before this instant.
+    SentUntil(Instant),
 }
 
-pub(super) enum Outcome {
+pub(super) enum ProbeOutcome {
     Arrived {
         after_failure: bool,
     },
@@ -56,7 +57,7 @@ impl Probe {
     pub(super) fn new(settings: &Settings, config: ListenConfig, pooled: bool) -> Self {
         Self {
             config,
-            patience: settings.connect_timeout,
+            send_limit: settings.connect_timeout,
             pooled,
             failed: false,
             channel: format!("doorbell_probe_{:016x}", fastrand::u64(..)),
@@ -64,47 +65,47 @@ impl Probe {
             state: if settings.self_probe {
                 State::DueAt(Instant::now())
             } else {
-                State::Resting
+                State::Inactive
             },
         }
     }
 
     pub(super) fn is_enabled(&self) -> bool {
-        !matches!(self.state, State::Resting)
+        !matches!(self.state, State::Inactive)
     }
 
-    /// Whether the latest one did not arrive.
+    /// Whether the latest probe did not arrive.
     pub(super) fn has_failed(&self) -> bool {
         self.failed
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
         match self.state {
-            State::DueAt(due) | State::Expected(due) => Some(due),
-            State::Resting | State::Sending(_) => None,
+            State::DueAt(due) | State::SentUntil(due) => Some(due),
+            State::Inactive | State::Sending(_) => None,
         }
     }
 
-    /// Does what is due.
+    /// Takes the next step, if one is due.
     pub(super) async fn advance(
         &mut self,
         connection: &mut ListenConnection,
         dispatcher: &mut Dispatcher,
-    ) -> Result<Option<Outcome>, ListenError> {
+    ) -> Result<Option<ProbeOutcome>, ListenError> {
         let arrived = dispatcher.probe_arrived();
         match self.state {
             State::DueAt(due) if due <= Instant::now() => self.send(connection, dispatcher).await,
-            State::Expected(_) | State::Sending(_) if arrived => {
-                self.put_away(connection, dispatcher).await?;
-                self.state = State::Resting;
+            State::SentUntil(_) | State::Sending(_) if arrived => {
+                self.unlisten(connection, dispatcher).await?;
+                self.state = State::Inactive;
                 let after_failure = std::mem::take(&mut self.failed);
-                Ok(Some(Outcome::Arrived { after_failure }))
+                Ok(Some(ProbeOutcome::Arrived { after_failure }))
             }
-            State::Expected(due) if due <= Instant::now() => {
-                self.put_away(connection, dispatcher).await?;
-                self.state = State::DueAt(Instant::now() + AGAIN);
+            State::SentUntil(due) if due <= Instant::now() => {
+                self.unlisten(connection, dispatcher).await?;
+                self.state = State::DueAt(Instant::now() + RETRY_AFTER);
                 self.failed = true;
-                Ok(Some(Outcome::NotArrived))
+                Ok(Some(ProbeOutcome::NotArrived))
             }
             _ => Ok(None),
         }
@@ -114,33 +115,34 @@ impl Probe {
         &mut self,
         connection: &mut ListenConnection,
         dispatcher: &mut Dispatcher,
-    ) -> Result<Option<Outcome>, ListenError> {
+    ) -> Result<Option<ProbeOutcome>, ListenError> {
         let mut sql = "LISTEN ".to_owned();
         push_identifier(&mut sql, &self.channel);
         self.nonce = format!("{:016x}", fastrand::u64(..));
-        dispatcher.expect(&self.channel, &self.nonce);
-        match connection.ask(dispatcher, "the probe's LISTEN", &sql).await {
+        dispatcher.expect_probe(&self.channel, &self.nonce);
+        match connection.query(dispatcher, "the probe's LISTEN", &sql).await {
             Ok(_) => {}
-            Err(AskError::Refused(error)) => return Ok(Some(self.not_sent(ListenError::Notify(error)))),
-            Err(AskError::Lost(error)) => return Err(error),
+            Err(QueryError::Refused(error)) => return Ok(Some(self.not_sent(ListenError::Notify(error)))),
+            Err(QueryError::Lost(error)) => return Err(error),
         }
-        let notify = self.notify();
+        let notify = self.notify_sql();
         if self.pooled {
-            self.state = State::Sending(Box::pin(send_elsewhere(self.config.clone(), notify, self.patience)));
+            let sending = send_from_second_connection(self.config.clone(), notify, self.send_limit);
+            self.state = State::Sending(Box::pin(sending));
             return Ok(None);
         }
-        match connection.ask(dispatcher, "the probe's NOTIFY", &notify).await {
+        match connection.query(dispatcher, "the probe's NOTIFY", &notify).await {
             Ok(_) => {
-                self.state = State::Expected(Instant::now() + ARRIVAL);
-                // It usually comes before the answer.
+                self.state = State::SentUntil(Instant::now() + ARRIVAL_LIMIT);
+                // The notification usually arrives ahead of the answer.
                 Box::pin(self.advance(connection, dispatcher)).await
             }
-            Err(AskError::Refused(error)) => Ok(Some(self.not_sent(ListenError::Notify(error)))),
-            Err(AskError::Lost(error)) => Err(error),
+            Err(QueryError::Refused(error)) => Ok(Some(self.not_sent(ListenError::Notify(error)))),
+            Err(QueryError::Lost(error)) => Err(error),
         }
     }
 
-    fn notify(&self) -> String {
+    fn notify_sql(&self) -> String {
         let mut sql = "SET LOCAL lock_timeout = 2000; SELECT pg_catalog.pg_notify(".to_owned();
         push_literal(&mut sql, &self.channel);
         sql.push_str(", ");
@@ -149,27 +151,24 @@ impl Probe {
         sql
     }
 
-    async fn put_away(
+    async fn unlisten(
         &mut self,
         connection: &mut ListenConnection,
         dispatcher: &mut Dispatcher,
     ) -> Result<(), ListenError> {
         let mut sql = "UNLISTEN ".to_owned();
         push_identifier(&mut sql, &self.channel);
-        dispatcher.forget_probe();
-        connection
-            .ask(dispatcher, "the probe's UNLISTEN", &sql)
-            .await
-            .map_err(to_lost)?;
-        Ok(())
+        dispatcher.end_probe();
+        let answer = connection.query(dispatcher, "the probe's UNLISTEN", &sql).await;
+        answer.map(drop).map_err(to_lost)
     }
 
-    fn not_sent(&mut self, error: ListenError) -> Outcome {
-        self.state = State::DueAt(Instant::now() + AGAIN);
-        Outcome::NotSent(error)
+    fn not_sent(&mut self, error: ListenError) -> ProbeOutcome {
+        self.state = State::DueAt(Instant::now() + RETRY_AFTER);
+        ProbeOutcome::NotSent(error)
     }
 
-    /// Waits until the second connection has done its part; for ever if there is none. Cancel-safe.
+    /// Waits until the second connection is done; forever if there is none. Cancel-safe.
     pub(super) async fn sent(&mut self) -> Result<(), ListenError> {
         match &mut self.state {
             State::Sending(sending) => sending.await,
@@ -177,11 +176,11 @@ impl Probe {
         }
     }
 
-    /// The second connection has done its part.
-    pub(super) fn was_sent(&mut self, sent: Result<(), ListenError>) -> Option<Outcome> {
+    /// Handles the result of [`sent`](Self::sent).
+    pub(super) fn on_sent(&mut self, sent: Result<(), ListenError>) -> Option<ProbeOutcome> {
         match sent {
             Ok(()) => {
-                self.state = State::Expected(Instant::now() + ARRIVAL);
+                self.state = State::SentUntil(Instant::now() + ARRIVAL_LIMIT);
                 None
             }
             Err(error) => Some(self.not_sent(error)),
@@ -189,24 +188,23 @@ impl Probe {
     }
 }
 
-/// Sends it from another session.
-async fn send_elsewhere(config: ListenConfig, sql: String, patience: Duration) -> Result<(), ListenError> {
+async fn send_from_second_connection(config: ListenConfig, sql: String, limit: Duration) -> Result<(), ListenError> {
     let sending = async {
-        let (client, wire) = connect(&config).await?;
-        let mut wire = core::pin::pin!(wire);
+        let (client, raw) = connect(&config).await?;
+        let mut raw = core::pin::pin!(raw);
         let sent = tokio::select! {
             sent = client.simple_query(&sql) => sent.map(drop),
-            ended = &mut wire => ended,
+            ended = &mut raw => ended,
         };
         sent.map_err(|error| ListenError::Notify(error.into()))?;
         drop(client);
-        // The farewell; the notification is on its way in any case.
-        drop(wire.await);
+        // Sends Terminate. The notification is on its way in any case.
+        drop(raw.await);
         Ok(())
     };
     let timed_out = |_| ListenError::Timeout {
         what: "the probe's connection",
-        after: patience,
+        after: limit,
     };
-    timeout(patience, sending).await.map_err(timed_out)?
+    timeout(limit, sending).await.map_err(timed_out)?
 }

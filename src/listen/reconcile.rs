@@ -1,24 +1,23 @@
-//! What the server listens on, what it should, and when to look again: everything about registrations but the wire.
+//! Compares the desired channels with those that the server listens on, and decides which statements are due. No I/O.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use super::channel_diff::diff;
 use super::channel_name::ChannelName;
-use super::channels::Channels;
+use super::channels::{Channels, Desired};
 use super::error::ListenError;
 
 #[derive(Default)]
 pub(super) struct Reconciler {
-    /// What the server has acknowledged.
+    /// The channels whose LISTEN the server has acknowledged.
     listening: HashSet<ChannelName>,
-    /// Channels to look at again, by when: they linger, or were refused.
-    later: HashMap<ChannelName, Instant>,
-    /// Refused channels whose holders are missing something, and why.
-    deaf: HashMap<ChannelName, ListenError>,
+    /// When to look at a channel again: an idle one for UNLISTEN, a refused one for another LISTEN.
+    due: HashMap<ChannelName, Instant>,
+    /// Refused channels whose subscriptions are missing notifications, each with the reason.
+    undelivered: HashMap<ChannelName, ListenError>,
 }
 
-/// What has to be said to the server.
+/// The statements that are due.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Statements {
     pub(super) unlisten: Vec<ChannelName>,
@@ -26,59 +25,68 @@ pub(super) struct Statements {
 }
 
 impl Reconciler {
-    /// Compares the registry with the server, and forgets in the registry what is given up.
+    /// Decides what to send to the server, and removes the channels that are no longer needed. Each name occurs at most once.
     pub(super) fn plan(&mut self, channels: &Channels, now: Instant) -> Statements {
         let mut changes = channels.take_changes();
-        // What has changed is looked at in any case.
         for (name, _) in &changes {
-            self.later.remove(name);
+            self.due.remove(name);
         }
-        let due = self.later.extract_if(|_, due| *due <= now);
-        changes.extend(channels.wanted(due.map(|(name, _)| name).collect()));
-        let mut diff = diff(changes, &self.listening, now);
-        self.later.extend(diff.later.into_iter().map(|(due, name)| (name, due)));
-        // Who came back in this moment keeps it, and is among the next changes.
-        diff.forget.retain(|name| channels.forget(name));
-        diff.unlisten.retain(|name| channels.forget(name));
-        for name in diff.forget.iter().chain(&diff.unlisten) {
-            self.deaf.remove(name);
+        let due = self.due.extract_if(|_, due| *due <= now);
+        changes.extend(channels.desired(due.map(|(name, _)| name).collect()));
+
+        let mut statements = Statements::default();
+        for (name, desired) in changes {
+            match (desired, self.listening.contains(&name)) {
+                (Desired::Subscribed, true) | (Desired::Removed, false) => {}
+                (Desired::Subscribed, false) => statements.listen.push(name),
+                (Desired::IdleUntil(until), true) if now < until => {
+                    self.due.insert(name, until);
+                }
+                (Desired::IdleUntil(_) | Desired::Removed, true) => {
+                    // If it has subscriptions again, it stays, and is among the next changes.
+                    if channels.remove_if_idle(&name) {
+                        self.undelivered.remove(&name);
+                        self.listening.remove(&name);
+                        statements.unlisten.push(name);
+                    }
+                }
+                (Desired::IdleUntil(_), false) => {
+                    if channels.remove_if_idle(&name) {
+                        self.undelivered.remove(&name);
+                    }
+                }
+            }
         }
-        for name in &diff.unlisten {
-            self.listening.remove(name);
-        }
-        Statements {
-            unlisten: diff.unlisten,
-            listen: diff.listen,
-        }
+        statements
     }
 
-    /// The server has acknowledged a LISTEN.
+    /// Records that the server has acknowledged a LISTEN.
     pub(super) fn acknowledged(&mut self, name: &ChannelName) {
-        self.deaf.remove(name);
+        self.undelivered.remove(name);
         self.listening.insert(name.clone());
     }
 
-    /// The server has refused a LISTEN; `is_missed` says whether that makes the listener deaf to somebody, or is only the failure
-    /// of a new subscription.
-    pub(super) fn refused(&mut self, name: &ChannelName, error: ListenError, is_missed: bool, again: Instant) {
-        self.later.insert(name.clone(), again);
-        if is_missed {
-            self.deaf.insert(name.clone(), error);
+    /// Records that the server has refused a LISTEN, to be repeated at `retry_at`. `is_undelivered` tells whether the channel's
+    /// subscriptions are missing notifications; a new subscription has nothing to miss.
+    pub(super) fn refused(&mut self, name: &ChannelName, error: ListenError, is_undelivered: bool, retry_at: Instant) {
+        self.due.insert(name.clone(), retry_at);
+        if is_undelivered {
+            self.undelivered.insert(name.clone(), error);
         }
     }
 
-    /// When to look again, if there is anything to look at.
+    /// When [`plan`](Self::plan) has to run again even if nothing changes.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.later.values().min().copied()
+        self.due.values().min().copied()
     }
 
     pub(super) fn listening(&self) -> &HashSet<ChannelName> {
         &self.listening
     }
 
-    /// Why some holders hear nothing at present, if there are such.
-    pub(super) fn deafness(&self) -> Option<&ListenError> {
-        self.deaf.values().next()
+    /// Why some subscriptions are missing notifications, if any are.
+    pub(super) fn undelivered(&self) -> Option<&ListenError> {
+        self.undelivered.values().next()
     }
 }
 
@@ -91,48 +99,48 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::listen::channels::{Ack, Registered};
+    use crate::listen::channels::{Ack, Registration};
     use crate::listen::item::Reconnected;
 
     const CHANNELS: usize = 4;
-    const LINGER: Duration = Duration::from_secs(5);
-    const AGAIN: Duration = Duration::from_secs(7);
+    const UNLISTEN_DELAY: Duration = Duration::from_secs(5);
+    const RETRY_DELAY: Duration = Duration::from_secs(7);
 
     #[derive(Clone, Debug)]
-    enum Step {
-        /// Somebody subscribes to a channel.
-        Hold(usize),
-        /// One of those there are goes; by which one modulo their number.
-        Release(usize),
-        /// The owner looks, and the server refuses some of the channels.
-        Look { refused: Vec<usize> },
-        /// The connection is lost.
-        Lose,
-        /// A new one is made, if there is none.
+    enum Op {
+        /// Subscribe to a channel.
+        Subscribe(usize),
+        /// Drop a subscription: this index modulo their number.
+        Unsubscribe(usize),
+        /// Reconcile; the server refuses some of the channels.
+        Reconcile { refused: Vec<usize> },
+        /// Lose the connection.
+        Disconnect,
+        /// Connect, if there is no connection.
         Connect,
-        /// Time passes.
-        Wait(Duration),
+        /// Let time pass.
+        Advance(Duration),
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = prop_oneof![
-            4 => (0..CHANNELS).prop_map(Step::Hold),
-            4 => (0_usize..16).prop_map(Step::Release),
-            4 => prop::collection::vec(0..CHANNELS, 0..2).prop_map(|refused| Step::Look { refused }),
-            1 => Just(Step::Lose),
-            2 => Just(Step::Connect),
-            2 => (0_u64..10).prop_map(|seconds| Step::Wait(Duration::from_secs(seconds))),
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        let op = prop_oneof![
+            4 => (0..CHANNELS).prop_map(Op::Subscribe),
+            4 => (0_usize..16).prop_map(Op::Unsubscribe),
+            4 => prop::collection::vec(0..CHANNELS, 0..2).prop_map(|refused| Op::Reconcile { refused }),
+            1 => Just(Op::Disconnect),
+            2 => Just(Op::Connect),
+            2 => (0_u64..10).prop_map(|seconds| Op::Advance(Duration::from_secs(seconds))),
         ];
-        prop::collection::vec(step, 0..80)
+        prop::collection::vec(op, 0..80)
     }
 
-    /// The registry and the owner's part of it, before a server that does as it is told.
-    struct World {
+    /// The channel table and the reconciler, in front of a simulated server.
+    struct Simulation {
         channels: Channels,
         reconciler: Reconciler,
         server: HashSet<ChannelName>,
-        holders: Vec<Registered>,
-        /// How far time has been put forward.
+        subscriptions: Vec<Registration>,
+        /// How far the clock has been advanced.
         ahead: Duration,
         connected: bool,
         outages: u64,
@@ -142,15 +150,15 @@ mod tests {
         ChannelName::new(&format!("channel {channel}")).unwrap()
     }
 
-    impl World {
+    impl Simulation {
         fn new() -> Self {
-            let channels = Channels::new(NonZeroUsize::new(256).unwrap(), LINGER);
-            channels.start_over();
+            let channels = Channels::new(NonZeroUsize::new(256).unwrap(), UNLISTEN_DELAY);
+            channels.begin_session();
             Self {
                 channels,
                 reconciler: Reconciler::default(),
                 server: HashSet::new(),
-                holders: Vec::new(),
+                subscriptions: Vec::new(),
                 ahead: Duration::ZERO,
                 connected: true,
                 outages: 0,
@@ -161,138 +169,141 @@ mod tests {
             Instant::now() + self.ahead
         }
 
-        fn look(&mut self, refused: &[usize]) {
+        fn reconcile(&mut self, refused: &[usize]) {
             let statements = self.reconciler.plan(&self.channels, self.now());
             for name in &statements.unlisten {
-                assert!(self.server.remove(name), "{name:?} was never listened to");
+                assert!(self.server.remove(name), "UNLISTEN of {name:?} without a LISTEN");
             }
-            let marker = Reconnected::for_tests(self.outages);
+            let reconnected = Reconnected::for_tests(self.outages);
             for name in statements.listen {
                 if refused.iter().any(|channel| self::name(*channel) == name) {
                     let error = ListenError::Standby;
-                    let was_listening = self.channels.refuse(&name, &error);
-                    self.reconciler.refused(&name, error, was_listening, self.now() + AGAIN);
+                    let interrupted = self.channels.refuse(&name, &error);
+                    let retry_at = self.now() + RETRY_DELAY;
+                    self.reconciler.refused(&name, error, interrupted, retry_at);
                 } else {
-                    assert!(self.server.insert(name.clone()), "{name:?} is listened to twice");
+                    assert!(self.server.insert(name.clone()), "a second LISTEN of {name:?}");
                     self.reconciler.acknowledged(&name);
-                    self.channels.acknowledge(std::slice::from_ref(&name), Some(marker));
+                    self.channels
+                        .acknowledge(std::slice::from_ref(&name), Some(reconnected));
                 }
             }
         }
 
-        fn step(&mut self, step: Step) {
-            match step {
-                Step::Hold(channel) => self.holders.push(self.channels.hold(name(channel))),
-                Step::Release(which) => {
-                    if !self.holders.is_empty() {
-                        let gone = self.holders.swap_remove(which % self.holders.len());
-                        self.channels.release(&gone.name);
+        fn apply(&mut self, op: Op) {
+            match op {
+                Op::Subscribe(channel) => self.subscriptions.push(self.channels.subscribe(name(channel))),
+                Op::Unsubscribe(index) => {
+                    if !self.subscriptions.is_empty() {
+                        let dropped = self.subscriptions.swap_remove(index % self.subscriptions.len());
+                        self.channels.unsubscribe(&dropped.name);
                     }
                 }
-                Step::Look { refused } if self.connected => self.look(&refused),
-                Step::Look { .. } => {}
-                Step::Lose => {
+                Op::Reconcile { refused } if self.connected => self.reconcile(&refused),
+                Op::Reconcile { .. } => {}
+                Op::Disconnect => {
                     self.outages += u64::from(self.connected);
                     self.connected = false;
-                    self.channels.disconnected();
+                    self.channels.end_session();
                     self.reconciler = Reconciler::default();
                     self.server.clear();
                 }
-                Step::Connect => {
+                Op::Connect => {
                     if !self.connected {
                         self.connected = true;
-                        self.channels.start_over();
-                        self.look(&[]);
+                        self.channels.begin_session();
+                        self.reconcile(&[]);
                     }
                 }
-                Step::Wait(time) => self.ahead += time,
+                Op::Advance(time) => self.ahead += time,
             }
         }
 
-        /// What must hold at any time.
+        /// Checks what must hold at any time.
         fn check(&self) {
             assert_eq!(&self.server, self.reconciler.listening());
-            for holder in &self.holders {
-                if is_listening(&holder.ack) {
+            for subscription in &self.subscriptions {
+                if is_acknowledged(&subscription.ack) {
                     assert!(
-                        self.server.contains(&holder.name),
-                        "{:?} is deaf and believes otherwise",
-                        holder.name
+                        self.server.contains(&subscription.name),
+                        "{:?} is acknowledged, but the server does not listen on it",
+                        subscription.name
                     );
                 }
             }
         }
     }
 
-    fn is_listening(ack: &watch::Receiver<Ack>) -> bool {
+    fn is_acknowledged(ack: &watch::Receiver<Ack>) -> bool {
         matches!(*ack.borrow(), Ack::Listening)
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-        /// Whatever comes and goes in whatever order: nobody is told that the server listens when it does not, and in the end
-        /// it listens on exactly what is held, and every holder knows.
+        /// In any order of operations, no subscription is acknowledged while the server does not listen; and in the end the
+        /// server listens on exactly the subscribed channels, and every subscription is acknowledged.
         #[test]
-        fn the_server_ends_up_with_exactly_what_is_held(steps in steps()) {
-            let mut world = World::new();
-            for step in steps {
-                world.step(step);
-                world.check();
+        fn the_server_ends_up_listening_on_exactly_the_subscribed_channels(ops in ops()) {
+            let mut simulation = Simulation::new();
+            for op in ops {
+                simulation.apply(op);
+                simulation.check();
             }
-            // Nothing else happens: the connection stands, lingering ends, refusals are asked about again.
-            world.step(Step::Connect);
-            world.look(&[]);
-            world.ahead += LINGER + AGAIN;
-            world.look(&[]);
-            world.check();
-            let held: HashSet<ChannelName> = world.holders.iter().map(|holder| holder.name.clone()).collect();
-            prop_assert_eq!(&world.server, &held);
-            prop_assert!(world.holders.iter().all(|holder| is_listening(&holder.ack)));
-            prop_assert_eq!(world.reconciler.next_due(), None);
-            prop_assert!(world.reconciler.deafness().is_none());
-            prop_assert_eq!(world.channels.size(), (held.len(), world.holders.len()));
-            prop_assert_eq!(world.channels.known(), held.len());
+            // Quiescence: the connection holds, every delay elapses, and refused channels are retried.
+            simulation.apply(Op::Connect);
+            simulation.reconcile(&[]);
+            simulation.ahead += UNLISTEN_DELAY + RETRY_DELAY;
+            simulation.reconcile(&[]);
+            simulation.check();
+            let subscriptions = &simulation.subscriptions;
+            let subscribed: HashSet<ChannelName> = subscriptions.iter().map(|one| one.name.clone()).collect();
+            prop_assert_eq!(&simulation.server, &subscribed);
+            prop_assert!(subscriptions.iter().all(|subscription| is_acknowledged(&subscription.ack)));
+            prop_assert_eq!(simulation.reconciler.next_due(), None);
+            prop_assert!(simulation.reconciler.undelivered().is_none());
+            prop_assert_eq!(simulation.channels.count(), (subscribed.len(), subscriptions.len()));
+            prop_assert_eq!(simulation.channels.len(), subscribed.len());
         }
 
-        /// A holder that was listening through an outage gets exactly one marker for it, and one that was not gets none at all.
+        /// A subscription acknowledged before an outage gets exactly one `Reconnected` for it; a later one gets none.
         #[test]
-        fn markers_are_for_those_who_may_have_missed_something(outages in 1_u64..5, before in any::<bool>()) {
-            let mut world = World::new();
+        fn only_interrupted_subscriptions_get_reconnected(outages in 1_u64..5, before in any::<bool>()) {
+            let mut simulation = Simulation::new();
             if before {
-                world.step(Step::Hold(0));
+                simulation.apply(Op::Subscribe(0));
             }
-            world.look(&[]);
+            simulation.reconcile(&[]);
             for _ in 0..outages {
-                world.step(Step::Lose);
-                world.step(Step::Connect);
+                simulation.apply(Op::Disconnect);
+                simulation.apply(Op::Connect);
             }
             if !before {
-                world.step(Step::Hold(0));
-                world.look(&[]);
+                simulation.apply(Op::Subscribe(0));
+                simulation.reconcile(&[]);
             }
             let expected = if before { outages } else { 0 };
-            prop_assert_eq!(world.holders[0].items.backlog(), expected);
+            prop_assert_eq!(simulation.subscriptions[0].items.backlog(), expected);
         }
     }
 
     #[test]
-    fn too_many_lingering_channels_are_given_up_at_once() {
+    fn beyond_the_limit_idle_channels_are_unlistened_at_once() {
         let channels = Channels::new(NonZeroUsize::MIN, Duration::from_secs(3600));
-        channels.start_over();
+        channels.begin_session();
         let mut reconciler = Reconciler::default();
         let names: Vec<_> = (0..1500).map(name).collect();
         for name in &names {
-            channels.hold(name.clone());
+            channels.subscribe(name.clone());
         }
         for name in reconciler.plan(&channels, Instant::now()).listen {
             reconciler.acknowledged(&name);
         }
         for name in &names {
-            channels.release(name);
+            channels.unsubscribe(name);
         }
         let statements = reconciler.plan(&channels, Instant::now());
         assert_eq!(statements.unlisten.len(), 1500 - 1024);
-        assert_eq!(channels.known(), 1024);
+        assert_eq!(channels.len(), 1024);
     }
 }

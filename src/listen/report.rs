@@ -1,4 +1,4 @@
-//! What the owner tells the world: the health, the first outcome, and the end.
+//! Publishes the listener's health, the outcome of the first attempt, and the end of the listener.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,23 +9,28 @@ use super::error::ListenError;
 use super::health::{Delivery, ListenHealth, ListenState};
 use super::shared::SharedListener;
 
-/// Owned by the owner's task. Dropping it, which happens however that task ends, ends every subscription and says so.
+/// Owned by the worker's task. Dropping it, which happens however that task ends, ends every subscription and closes the
+/// listener.
 pub(super) struct Report {
     shared: Arc<SharedListener>,
     health: watch::Sender<ListenHealth>,
-    first: Option<oneshot::Sender<Result<(), ListenError>>>,
+    first_attempt: Option<oneshot::Sender<Result<(), ListenError>>>,
 }
 
 impl Report {
     pub(super) fn new(
         shared: Arc<SharedListener>,
         health: watch::Sender<ListenHealth>,
-        first: Option<oneshot::Sender<Result<(), ListenError>>>,
+        first_attempt: Option<oneshot::Sender<Result<(), ListenError>>>,
     ) -> Self {
-        Self { shared, health, first }
+        Self {
+            shared,
+            health,
+            first_attempt,
+        }
     }
 
-    /// Changes the health, and writes one line if that changed the state.
+    /// Changes the health, and logs one line if the state has changed.
     pub(super) fn update(&self, change: impl FnOnce(&mut ListenHealth)) {
         let before = self.health.borrow().state;
         self.health.send_modify(|health| {
@@ -45,11 +50,11 @@ impl Report {
         self.health.borrow().delivery
     }
 
-    /// How the first attempt went, for who waits for it; later calls do nothing.
-    pub(super) fn first(&mut self, outcome: Result<(), ListenError>) {
-        if let Some(first) = self.first.take() {
-            // Nobody may be waiting any more.
-            let _ = first.send(outcome);
+    /// Reports the outcome of the first attempt. Later calls do nothing.
+    pub(super) fn first_attempt(&mut self, outcome: Result<(), ListenError>) {
+        if let Some(first_attempt) = self.first_attempt.take() {
+            // The receiver may have been dropped.
+            let _ = first_attempt.send(outcome);
         }
     }
 }
@@ -60,8 +65,8 @@ fn log(health: &ListenHealth) {
     match health.state {
         ListenState::Healthy | ListenState::Connecting => tracing::info!(backend, "listening for notifications"),
         ListenState::Degraded => tracing::error!(reason, "notifications do not reach the listener"),
-        ListenState::Disconnected => tracing::warn!(reason, "the listener is disconnected, and tries again"),
-        ListenState::Closed => tracing::info!("the listener has ended"),
+        ListenState::Disconnected => tracing::warn!(reason, "the listener lost its connection; reconnecting"),
+        ListenState::Closed => tracing::info!("the listener has shut down"),
     }
 }
 
@@ -71,7 +76,7 @@ impl Drop for Report {
         self.update(|health| {
             health.state = ListenState::Closed;
             health.server = None;
-            health.delivery = Delivery::Unproven;
+            health.delivery = Delivery::Unverified;
         });
     }
 }

@@ -9,21 +9,21 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::backend_key::announced_pid;
 use super::builder::{ConfigSource, Settings};
-use super::connection::{AskError, ListenConnection, connect};
+use super::connection::{ListenConnection, QueryError, connect};
 use super::dispatch::Dispatcher;
 use super::error::ListenError;
 use super::health::{Delivery, ListenState, ServerInfo};
-use super::probe::{Outcome, Probe};
+use super::probe::{Probe, ProbeOutcome};
 use super::reconcile::Reconciler;
 use super::shared::SharedListener;
 use super::worker::{NotifyRequest, Worker};
 use crate::pg::config::{ConfigError, ListenConfig};
 use crate::pg::quote::push_literal;
 
-/// How many messages are taken before anything else gets its turn.
+/// How many messages are dispatched before anything else gets its turn.
 const BURST: usize = 64;
-/// How long the farewell may take.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// How long the server may take to close the connection.
+const CLOSE_LIMIT: Duration = Duration::from_millis(500);
 
 pub(super) struct Session {
     pub(super) connection: ListenConnection,
@@ -32,21 +32,22 @@ pub(super) struct Session {
     server: ServerInfo,
     pub(super) reconciler: Reconciler,
     next_heartbeat: Instant,
-    stood_since: Option<Instant>,
-    /// Behind a pooler, until the probe has arrived: a LISTEN might stay with a backend that is somebody else's in a moment, who
-    /// would get our notifications and need not expect any.
-    deaf: bool,
+    /// When every channel was acknowledged, if they were.
+    established_at: Option<Instant>,
+    /// Set behind a pooler until the probe arrives. Until then nothing is listened to: the backend may serve another client next,
+    /// which would get our notifications without expecting any.
+    awaiting_probe: bool,
 }
 
 impl Session {
-    /// Connects, and asks the server who it is. Nothing is listened to yet.
+    /// Connects and identifies the server. Sends no LISTEN yet.
     pub(super) async fn connect(
         settings: &Settings,
         source: &ConfigSource,
         shared: Arc<SharedListener>,
     ) -> Result<Self, ListenError> {
         let config = source()?.with_defaults(settings.application_name.as_deref());
-        let connecting = Self::introduce(settings, config, shared);
+        let connecting = Self::open(settings, config, shared);
         let after = settings.connect_timeout;
         let timed_out = |_| ListenError::Timeout {
             what: "the attempt to connect",
@@ -55,29 +56,25 @@ impl Session {
         timeout(after, connecting).await.map_err(timed_out)?
     }
 
-    async fn introduce(
-        settings: &Settings,
-        config: ListenConfig,
-        shared: Arc<SharedListener>,
-    ) -> Result<Self, ListenError> {
-        let (client, wire) = connect(&config).await?;
-        let mut connection = ListenConnection::new(client, wire, settings.heartbeat_deadline);
+    async fn open(settings: &Settings, config: ListenConfig, shared: Arc<SharedListener>) -> Result<Self, ListenError> {
+        let (client, raw) = connect(&config).await?;
+        let mut connection = ListenConnection::new(client, raw, settings.heartbeat_deadline);
         let mut dispatcher = Dispatcher::new(shared);
         let sql = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), \
                    pg_catalog.current_setting('server_version')";
         let answer = connection
-            .ask(&mut dispatcher, "the first question", sql)
+            .query(&mut dispatcher, "the first query", sql)
             .await
             .map_err(to_connect)?;
-        let who = answer.iter().find_map(|message| match message {
+        let identity = answer.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some((row.get(0)?, row.get(1)?, row.get(2)?)),
             _ => None,
         });
-        let Some((pid, in_recovery, version)) = who else {
+        let Some((pid, in_recovery, version)) = identity else {
             return Err(ConfigError::new("the peer is not a Postgres server").into());
         };
         if in_recovery == "t" {
-            connection.close(FAREWELL).await;
+            connection.close(CLOSE_LIMIT).await;
             return Err(ListenError::Standby);
         }
         let backend_pid: i32 = pid.parse().unwrap_or(0);
@@ -95,58 +92,57 @@ impl Session {
             server,
             reconciler: Reconciler::default(),
             next_heartbeat: Instant::now() + settings.heartbeat_interval,
-            stood_since: None,
-            deaf: false,
+            established_at: None,
+            awaiting_probe: false,
         };
-        session.deaf = session.server.pooled && session.probe.is_enabled();
-        // A pooled session may be another's in a moment: it is left as it is, until it is known to stay ours.
+        session.awaiting_probe = session.server.pooled && session.probe.is_enabled();
+        // Settings of a pooled session may leak to other clients, until the probe shows that the session stays ours.
         if !session.server.pooled {
-            session.claim(settings).await?;
+            session.configure(settings).await?;
         }
         Ok(session)
     }
 
-    /// Settings that keep an idle session alive whatever the server, the database or the role have set, and that let no
-    /// statement of ours outlive our own patience.
-    async fn claim(&mut self, settings: &Settings) -> Result<(), ListenError> {
-        let patience = settings.heartbeat_deadline.as_millis().clamp(1, i32::MAX as u128);
+    /// Overrides the timeouts of the server, the database and the role: none ends an idle session, and no statement outlives the
+    /// heartbeat's deadline.
+    async fn configure(&mut self, settings: &Settings) -> Result<(), ListenError> {
+        let statement_timeout = settings.heartbeat_deadline.as_millis().clamp(1, i32::MAX as u128);
         let sql = format!(
-            "SELECT pg_catalog.set_config(name, CASE name WHEN 'statement_timeout' THEN '{patience}' ELSE '0' END, false) \
+            "SELECT pg_catalog.set_config(name, CASE name WHEN 'statement_timeout' THEN '{statement_timeout}' ELSE '0' END, false) \
              FROM pg_catalog.pg_settings WHERE name IN ('statement_timeout', 'idle_session_timeout', \
              'idle_in_transaction_session_timeout', 'transaction_timeout')"
         );
-        let claimed = self
+        let answer = self
             .connection
-            .ask(&mut self.dispatcher, "the session's settings", &sql)
+            .query(&mut self.dispatcher, "the session's settings", &sql)
             .await;
-        claimed.map(drop).map_err(to_connect)
+        answer.map(drop).map_err(to_connect)
     }
 
-    /// Since when every channel has been acknowledged, if they were.
-    pub(super) fn stood_since(&self) -> Option<Instant> {
-        self.stood_since
+    pub(super) fn established_at(&self) -> Option<Instant> {
+        self.established_at
     }
 
-    /// Listens for as long as the connection lasts; returns why it does not.
+    /// Serves the connection until it is lost, and returns the reason.
     pub(super) async fn serve(&mut self, worker: &mut Worker) -> ListenError {
-        match self.serving(worker).await {
+        match self.run(worker).await {
             Err(error) => error,
             Ok(never) => match never {},
         }
     }
 
-    async fn serving(&mut self, worker: &mut Worker) -> Result<core::convert::Infallible, ListenError> {
-        worker.shared.channels.start_over();
-        if !self.deaf {
-            self.stand(worker).await?;
-            self.tell(worker, Delivery::Unproven);
+    async fn run(&mut self, worker: &mut Worker) -> Result<core::convert::Infallible, ListenError> {
+        worker.shared.channels.begin_session();
+        if !self.awaiting_probe {
+            self.establish(worker).await?;
+            self.report_health(worker, Delivery::Unverified);
         }
         if !self.probe.is_enabled() {
-            worker.report.first(Ok(()));
+            worker.report.first_attempt(Ok(()));
         }
         loop {
             if let Some(outcome) = self.probe.advance(&mut self.connection, &mut self.dispatcher).await? {
-                self.conclude(worker, outcome).await?;
+                self.handle_probe(worker, outcome).await?;
             }
             if self.next_heartbeat <= Instant::now() {
                 self.heartbeat(worker).await?;
@@ -156,23 +152,23 @@ impl Session {
                 .next_due()
                 .is_some_and(|due| due <= std::time::Instant::now())
             {
-                self.keep_up(worker).await?;
+                self.handle_changes(worker).await?;
             }
-            // What came with the last answer is not left lying while the session idles; it may make something else due.
-            if self.dispatcher.take_held() {
+            // A deferred message must not wait while the session idles, and handling it may make something else due.
+            if self.dispatcher.dispatch_deferred() {
                 continue;
             }
             let due = self.next_due();
             tokio::select! {
                 message = self.connection.next() => {
-                    self.dispatcher.take(message?);
-                    self.take_what_is_there().await?;
+                    self.dispatcher.dispatch(message?);
+                    self.dispatch_available().await?;
                 }
-                () = worker.shared.channels.changed.notified() => self.keep_up(worker).await?,
+                () = worker.shared.channels.changed.notified() => self.handle_changes(worker).await?,
                 Some(request) = worker.requests.recv() => self.notify(worker, request).await?,
                 sent = self.probe.sent() => {
-                    if let Some(outcome) = self.probe.was_sent(sent) {
-                        self.conclude(worker, outcome).await?;
+                    if let Some(outcome) = self.probe.on_sent(sent) {
+                        self.handle_probe(worker, outcome).await?;
                     }
                 }
                 () = sleep_until(due) => {}
@@ -180,30 +176,30 @@ impl Session {
         }
     }
 
-    /// Listens to every channel that is wanted.
-    async fn stand(&mut self, worker: &mut Worker) -> Result<(), ListenError> {
-        self.listen_to_all(worker).await?;
-        self.stood_since = Some(Instant::now());
+    /// Listens on every subscribed channel.
+    async fn establish(&mut self, worker: &mut Worker) -> Result<(), ListenError> {
+        self.listen_on_all(worker).await?;
+        self.established_at = Some(Instant::now());
         worker.shared.count(|stats| stats.connects += 1);
         Ok(())
     }
 
-    /// Brings the server up to what is wanted now; or says that it would be in vain.
-    async fn keep_up(&mut self, worker: &mut Worker) -> Result<(), ListenError> {
-        if !self.deaf {
-            return self.follow(worker).await;
+    /// Reconciles the channels, or refuses them all if the probe has failed. While the probe is pending, they wait for it.
+    async fn handle_changes(&mut self, worker: &mut Worker) -> Result<(), ListenError> {
+        if !self.awaiting_probe {
+            return self.reconcile(worker).await;
         }
         if self.probe.has_failed() {
             worker.shared.channels.refuse_all(&ListenError::NotDelivered);
         }
-        Ok(()) // else they wait for the probe
+        Ok(())
     }
 
-    /// Notifications come in bursts; the rest of the work is not looked at between any two.
-    async fn take_what_is_there(&mut self) -> Result<(), ListenError> {
+    /// Dispatches the rest of a burst, without going through the whole loop for each notification.
+    async fn dispatch_available(&mut self) -> Result<(), ListenError> {
         for _ in 1..BURST {
             match self.connection.try_next().await {
-                Some(message) => self.dispatcher.take(message?),
+                Some(message) => self.dispatcher.dispatch(message?),
                 None => break,
             }
         }
@@ -211,26 +207,26 @@ impl Session {
     }
 
     fn next_due(&self) -> Instant {
-        let later = self.reconciler.next_due().map(Instant::from_std);
-        let due = [Some(self.next_heartbeat), later, self.probe.due()];
+        let reconcile = self.reconciler.next_due().map(Instant::from_std);
+        let due = [Some(self.next_heartbeat), reconcile, self.probe.due()];
         due.into_iter().flatten().min().unwrap_or(self.next_heartbeat)
     }
 
-    /// Notices a dead peer, and registrations that got lost.
+    /// Detects a dead peer and lost registrations.
     async fn heartbeat(&mut self, worker: &Worker) -> Result<(), ListenError> {
         let sql = "SELECT pg_catalog.pg_listening_channels()";
         let answer = self
             .connection
-            .ask(&mut self.dispatcher, "a heartbeat", sql)
+            .query(&mut self.dispatcher, "a heartbeat", sql)
             .await
             .map_err(to_lost)?;
         worker.shared.count(|stats| stats.heartbeats += 1);
         self.next_heartbeat = Instant::now() + worker.settings.heartbeat_interval;
-        // Where nothing arrives, what this backend listens on is no news.
+        // Behind a pooler in transaction mode, another backend may have answered.
         if self.probe.has_failed() {
             return Ok(());
         }
-        let there: HashSet<&str> = answer
+        let registered: HashSet<&str> = answer
             .iter()
             .filter_map(|message| match message {
                 SimpleQueryMessage::Row(row) => row.get(0),
@@ -241,7 +237,7 @@ impl Session {
             .reconciler
             .listening()
             .iter()
-            .filter(|name| !there.contains(name.as_str()))
+            .filter(|name| !registered.contains(name.as_str()))
             .count();
         if missing > 0 {
             return Err(ListenError::RegistrationLost { missing });
@@ -251,74 +247,72 @@ impl Session {
 
     async fn notify(&mut self, worker: &Worker, request: NotifyRequest) -> Result<(), ListenError> {
         if request.reply.is_closed() {
-            return Ok(()); // nobody waits for it any more
+            return Ok(()); // the caller has given up
         }
-        request.taken.send_replace(true);
-        // The commit of a notification waits for a lock of the whole cluster, and others may hold it for long.
-        let patience = worker.settings.heartbeat_deadline / 2;
+        request.started.send_replace(true);
+        // The commit of a NOTIFY takes a lock of the whole cluster, which another session may hold for long.
+        let lock_timeout = worker.settings.heartbeat_deadline / 2;
         let mut sql = format!(
             "SET LOCAL lock_timeout = {}; SELECT pg_catalog.pg_notify(",
-            patience.as_millis().clamp(1, i32::MAX as u128)
+            lock_timeout.as_millis().clamp(1, i32::MAX as u128)
         );
         push_literal(&mut sql, request.channel.as_str());
         sql.push_str(", ");
         push_literal(&mut sql, &request.payload);
         sql.push(')');
-        let (reply, lost) = match self.connection.ask(&mut self.dispatcher, "NOTIFY", &sql).await {
+        let (reply, lost) = match self.connection.query(&mut self.dispatcher, "NOTIFY", &sql).await {
             Ok(_) => {
-                worker.shared.count(|stats| stats.notified += 1);
+                worker.shared.count(|stats| stats.notifications_sent += 1);
                 (Ok(()), Ok(()))
             }
-            Err(AskError::Refused(error)) => (Err(ListenError::Notify(error)), Ok(())),
-            Err(AskError::Lost(error)) => (Err(ListenError::NotifyUnknown), Err(error)),
+            Err(QueryError::Refused(error)) => (Err(ListenError::Notify(error)), Ok(())),
+            Err(QueryError::Lost(error)) => (Err(ListenError::NotifyUnknown), Err(error)),
         };
-        // Nobody may be waiting any more.
+        // The caller may have given up.
         let _ = request.reply.send(reply);
         lost
     }
 
-    /// The probe has come to a result.
-    async fn conclude(&mut self, worker: &mut Worker, outcome: Outcome) -> Result<(), ListenError> {
+    async fn handle_probe(&mut self, worker: &mut Worker, outcome: ProbeOutcome) -> Result<(), ListenError> {
         match outcome {
-            Outcome::Arrived { after_failure: true } if self.server.pooled => {
-                // Notifications arrive now and did not before: whatever the session had registered is in doubt.
+            ProbeOutcome::Arrived { after_failure: true } if self.server.pooled => {
+                // Notifications did not arrive before and do now, perhaps from another backend: register everything anew.
                 let missing = self.reconciler.listening().len();
                 return Err(ListenError::RegistrationLost { missing });
             }
-            Outcome::Arrived { .. } => {
+            ProbeOutcome::Arrived { .. } => {
                 if self.server.pooled {
-                    self.claim(&worker.settings).await?;
+                    self.configure(&worker.settings).await?;
                 }
-                if std::mem::take(&mut self.deaf) {
-                    self.stand(worker).await?;
+                if std::mem::take(&mut self.awaiting_probe) {
+                    self.establish(worker).await?;
                 }
-                self.tell(worker, Delivery::Proven);
-                worker.report.first(Ok(()));
+                self.report_health(worker, Delivery::Verified);
+                worker.report.first_attempt(Ok(()));
             }
-            Outcome::NotArrived => {
-                self.tell(worker, Delivery::Failed);
-                if self.deaf {
+            ProbeOutcome::NotArrived => {
+                self.report_health(worker, Delivery::Failed);
+                if self.awaiting_probe {
                     worker.shared.channels.refuse_all(&ListenError::NotDelivered);
                 }
-                worker.report.first(Err(ListenError::NotDelivered));
+                worker.report.first_attempt(Err(ListenError::NotDelivered));
             }
-            Outcome::NotSent(error) => {
-                if self.deaf {
-                    self.tell(worker, Delivery::Failed);
+            ProbeOutcome::NotSent(error) => {
+                if self.awaiting_probe {
+                    self.report_health(worker, Delivery::Failed);
                     worker.shared.channels.refuse_all(&error);
                 }
                 worker.report.update(|health| health.reason = Some(error));
-                worker.report.first(Ok(()));
+                worker.report.first_attempt(Ok(()));
             }
         }
         Ok(())
     }
 
-    /// Puts into the health what this session knows.
-    pub(super) fn tell(&self, worker: &Worker, delivery: Delivery) {
+    pub(super) fn report_health(&self, worker: &Worker, delivery: Delivery) {
         let reason = match delivery {
             Delivery::Failed => Some(ListenError::NotDelivered),
-            Delivery::Proven | Delivery::Unproven => self.reconciler.deafness().cloned(),
+            Delivery::Verified | Delivery::Unverified => self.reconciler.undelivered().cloned(),
         };
         worker.report.update(|health| {
             health.state = if reason.is_some() {
@@ -333,23 +327,22 @@ impl Session {
         });
     }
 
-    /// Says goodbye.
     pub(super) async fn close(self) {
-        self.connection.close(FAREWELL).await;
+        self.connection.close(CLOSE_LIMIT).await;
     }
 }
 
-fn to_connect(error: AskError) -> ListenError {
+fn to_connect(error: QueryError) -> ListenError {
     match error {
-        AskError::Refused(error) | AskError::Lost(ListenError::Lost(error)) => ListenError::Connect(error),
-        AskError::Lost(error) => error,
+        QueryError::Refused(error) | QueryError::Lost(ListenError::Lost(error)) => ListenError::Connect(error),
+        QueryError::Lost(error) => error,
     }
 }
 
-/// For statements that never fail on a session that is in order.
-pub(super) fn to_lost(error: AskError) -> ListenError {
+/// For statements that a healthy session never refuses.
+pub(super) fn to_lost(error: QueryError) -> ListenError {
     match error {
-        AskError::Refused(error) => ListenError::Lost(error),
-        AskError::Lost(error) => error,
+        QueryError::Refused(error) => ListenError::Lost(error),
+        QueryError::Lost(error) => error,
     }
 }

@@ -1,4 +1,4 @@
-//! What the handles, the subscriptions and the owner of the connection share.
+//! The state shared by the handles, the subscriptions and the worker.
 
 use std::time::SystemTime;
 
@@ -30,14 +30,14 @@ impl SharedListener {
         change(&mut self.counters.lock().stats);
     }
 
-    pub(super) fn lagged(&self, skipped: u64) {
+    pub(super) fn record_lag(&self, skipped: u64) {
         self.count(|stats| {
             stats.lags += 1;
-            stats.lost_to_lag = stats.lost_to_lag.saturating_add(skipped);
+            stats.items_skipped = stats.items_skipped.saturating_add(skipped);
         });
     }
 
-    pub(super) fn received(&self) {
+    pub(super) fn record_received(&self) {
         self.counters.lock().last_received = Some(SystemTime::now());
     }
 
@@ -47,7 +47,7 @@ impl SharedListener {
 
     pub(super) fn stats(&self) -> ListenStats {
         let counted = self.counters.lock().stats;
-        let (channels, subscriptions) = self.channels.size();
+        let (channels, subscriptions) = self.channels.count();
         ListenStats {
             channels,
             subscriptions,

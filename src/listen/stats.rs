@@ -1,6 +1,8 @@
-//! Figures about a listener.
+//! Counters of a listener.
 
-/// What a listener has done so far, from [`ListenMultiplexer::stats`](super::ListenMultiplexer::stats).
+/// What a listener has done since it was started, from [`ListenMultiplexer::stats`](super::ListenMultiplexer::stats).
+///
+/// `channels` and `subscriptions` are current numbers; all other fields only grow.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -13,32 +15,32 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ListenStats {
-    /// Channels with at least one subscription now.
+    /// Number of channels that have at least one subscription now.
     pub channels: usize,
-    /// Subscriptions now.
+    /// Number of subscriptions now.
     pub subscriptions: usize,
-    /// Connections that stood: the server had acknowledged every channel.
+    /// Number of attempts to connect that succeeded: the server acknowledged every channel.
     pub connects: u64,
-    /// Attempts to connect that failed.
+    /// Number of attempts to connect that failed.
     pub failed_connects: u64,
-    /// Connections that stood and were lost.
-    pub losses: u64,
-    /// LISTEN statements acknowledged, one for each channel.
+    /// Number of successful connections that were lost.
+    pub disconnects: u64,
+    /// Number of LISTEN commands that the server acknowledged, one per channel.
     pub listens: u64,
-    /// UNLISTEN statements acknowledged, one for each channel.
+    /// Number of UNLISTEN commands that the server acknowledged, one per channel.
     pub unlistens: u64,
-    /// LISTEN statements that the server refused.
+    /// Number of LISTEN commands that the server refused.
     pub refused_listens: u64,
-    /// Heartbeats answered.
+    /// Number of heartbeats that the server answered.
     pub heartbeats: u64,
-    /// Notifications that arrived, probes not counted.
-    pub notifications: u64,
-    /// Of these, those of a channel that nobody subscribes to: it was given up while they were on their way.
-    pub unknown_channel: u64,
-    /// Notifications sent by [`ListenMultiplexer::notify`](super::ListenMultiplexer::notify).
-    pub notified: u64,
-    /// How often subscriptions were told that they had lagged.
+    /// Number of notifications received, not counting probes.
+    pub notifications_received: u64,
+    /// Number of notifications received for a channel whose UNLISTEN was already due; included in `notifications_received`.
+    pub notifications_unrouted: u64,
+    /// Number of notifications sent by [`ListenMultiplexer::notify`](super::ListenMultiplexer::notify).
+    pub notifications_sent: u64,
+    /// Number of [`Lagged`](super::ListenItem::Lagged) items received by subscriptions.
     pub lags: u64,
-    /// How many items they lost by it.
-    pub lost_to_lag: u64,
+    /// Number of items that subscriptions lost by lagging.
+    pub items_skipped: u64,
 }

@@ -1,4 +1,4 @@
-//! One subscription to one channel.
+//! A subscription to one channel.
 
 use core::fmt;
 use core::pin::Pin;
@@ -9,13 +9,13 @@ use futures_core::Stream;
 use tokio::sync::watch;
 
 use super::channel_name::ChannelName;
-use super::channels::{Ack, Registered};
+use super::channels::{Ack, Registration};
 use super::error::ListenError;
 use super::item::ListenItem;
 use super::shared::SharedListener;
 use crate::ring::{self, RecvError, Subscriber, SubscriberStats};
 
-/// Why [`ListenSubscription::try_recv`] has no item.
+/// The error of [`ListenSubscription::try_recv`].
 ///
 /// ```
 /// use doorbell::listen::{ListenMultiplexer, TryListenError};
@@ -30,23 +30,24 @@ use crate::ring::{self, RecvError, Subscriber, SubscriberStats};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum TryListenError {
-    /// There is nothing yet.
-    #[error("no notification is available yet")]
+    /// No item is available yet.
+    #[error("no item is available yet")]
     Empty,
-    /// The listener has been shut down, and everything there was has been received.
+    /// The listener has been shut down, and every item has been received.
     #[error("the listener has been shut down")]
     Closed,
 }
 
-/// Yields what is notified on one channel, as a `Stream` or one by one; from
+/// Receives the notifications on one channel, as a `Stream` or with [`recv`](Self::recv); from
 /// [`ListenMultiplexer::subscribe`](super::ListenMultiplexer::subscribe).
 ///
-/// It survives outages: a [`ListenItem::Reconnected`] stands where notifications may be missing. It ends when the listener is
-/// shut down or its runtime is.
+/// A subscription survives outages: a [`ListenItem::Reconnected`] marks where notifications may be missing. It ends when the
+/// listener or its runtime is shut down.
 ///
-/// Items wait in a ring that all subscriptions of the channel share. One that falls further behind than its capacity gets one
-/// [`ListenItem::Lagged`] with the exact count, and hurts nobody else. Dropping it takes a short lock; the server is told some
-/// time after the last subscription of a channel has gone.
+/// All subscriptions to a channel share one ring. A subscription that falls behind by more than the ring's capacity receives one
+/// [`ListenItem::Lagged`] with the exact number of items it lost, and does not slow the others down. Dropping a subscription takes
+/// a short lock; UNLISTEN is sent some time after the last subscription to the channel is dropped
+/// ([`unlisten_delay`](super::ListenBuilder::unlisten_delay)).
 pub struct ListenSubscription {
     shared: Arc<SharedListener>,
     name: ChannelName,
@@ -57,12 +58,12 @@ pub struct ListenSubscription {
 
 impl ListenSubscription {
     pub(super) fn new(shared: Arc<SharedListener>, name: ChannelName) -> Self {
-        let Registered {
+        let Registration {
             name,
             items,
             ack,
             refusals_before,
-        } = shared.channels.hold(name);
+        } = shared.channels.subscribe(name);
         Self {
             shared,
             name,
@@ -72,7 +73,7 @@ impl ListenSubscription {
         }
     }
 
-    /// The channel.
+    /// The name of the channel.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -84,20 +85,24 @@ impl ListenSubscription {
         self.name.as_str()
     }
 
-    /// Waits until the server has acknowledged the LISTEN: from then on, notifications arrive. During an outage it waits for the
-    /// end of it; there is no time limit but the caller's.
+    /// Waits until the server has acknowledged the LISTEN; notifications arrive from then on. Waits through outages, without a
+    /// time limit.
     ///
     /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// [`ListenError::Listen`] when the server refused, [`ListenError::Standby`] when it is a standby: the subscription stays
-    /// registered, the listener tries again every few seconds, and a later call tells the outcome by then.
-    /// [`ListenError::ShutDown`] is final.
+    /// After all errors but the last, the subscription stays registered, and the listener tries again every few seconds; a later
+    /// call returns the new outcome:
+    ///
+    /// - [`ListenError::Listen`] if the server refused
+    /// - [`ListenError::Standby`] if it is a standby
+    /// - [`ListenError::NotDelivered`] behind a pooler in transaction mode
+    /// - [`ListenError::ShutDown`]
     ///
     /// ```no_run
     /// # async fn example(mux: doorbell::listen::ListenMultiplexer) -> Result<(), Box<dyn std::error::Error>> {
-    /// let jobs = mux.subscribe_lazy("jobs")?; // at once, connected or not
+    /// let jobs = mux.subscribe_lazy("jobs")?; // returns at once, connected or not
     /// jobs.ready().await?;
     /// # Ok(()) }
     /// ```
@@ -116,7 +121,7 @@ impl ListenSubscription {
         }
     }
 
-    /// Whether the server has acknowledged the LISTEN on the present connection. Outdated as soon as it is known.
+    /// Whether the server has acknowledged the LISTEN on the current connection.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -128,9 +133,9 @@ impl ListenSubscription {
         matches!(*self.ack.borrow(), Ack::Listening)
     }
 
-    /// Waits for the next item; `None` when the listener has been shut down and everything there was has been received.
+    /// Waits for the next item. Returns `None` once the listener has been shut down and every item has been received.
     ///
-    /// Cancel-safe: an item is taken only by the call that returns it.
+    /// Cancel-safe: a dropped future does not lose an item.
     ///
     /// ```no_run
     /// # use doorbell::listen::{ListenItem, ListenSubscription};
@@ -138,7 +143,7 @@ impl ListenSubscription {
     /// while let Some(item) = jobs.recv().await {
     ///     match item {
     ///         ListenItem::Notification(job) => println!("{}", job.payload()),
-    ///         _ => println!("some may be missing: look for jobs"), // reconnected, or lagged
+    ///         _ => println!("query the jobs table"), // reconnected or lagged: some may be lost
     ///     }
     /// }
     /// # }
@@ -148,16 +153,25 @@ impl ListenSubscription {
         self.item(received)
     }
 
-    /// The next item, if there is one.
+    /// Returns the next item, if one is available.
     ///
     /// # Errors
     ///
-    /// [`TryListenError::Empty`] and [`TryListenError::Closed`].
+    /// [`TryListenError::Empty`] if there is none yet, [`TryListenError::Closed`] once the subscription has ended.
+    ///
+    /// ```no_run
+    /// # use doorbell::listen::ListenSubscription;
+    /// # fn example(mut jobs: ListenSubscription) {
+    /// while let Ok(item) = jobs.try_recv() {
+    ///     println!("{item:?}");
+    /// }
+    /// # }
+    /// ```
     pub fn try_recv(&mut self) -> Result<ListenItem, TryListenError> {
         match self.items.try_recv() {
             Ok(item) => Ok(item),
             Err(ring::TryRecvError::Lagged(lagged)) => {
-                self.shared.lagged(lagged.skipped);
+                self.shared.record_lag(lagged.skipped);
                 Ok(ListenItem::Lagged(lagged))
             }
             Err(ring::TryRecvError::Empty) => Err(TryListenError::Empty),
@@ -165,7 +179,7 @@ impl ListenSubscription {
         }
     }
 
-    /// What this subscription has received and lost so far, and how much waits for it.
+    /// The number of items received, lost and waiting.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -181,7 +195,7 @@ impl ListenSubscription {
         match received {
             Ok(item) => Some(item),
             Err(RecvError::Lagged(lagged)) => {
-                self.shared.lagged(lagged.skipped);
+                self.shared.record_lag(lagged.skipped);
                 Some(ListenItem::Lagged(lagged))
             }
             Err(RecvError::Closed) => None,
@@ -200,7 +214,7 @@ impl Stream for ListenSubscription {
 
 impl Drop for ListenSubscription {
     fn drop(&mut self) {
-        self.shared.channels.release(&self.name);
+        self.shared.channels.unsubscribe(&self.name);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The one task that owns the connection: connects, serves, and connects again.
+//! The task that owns the connection: connects, serves the session, and reconnects.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,16 +14,17 @@ use super::item::Reconnected;
 use super::report::Report;
 use super::session::Session;
 use super::shared::SharedListener;
+use crate::pg::backoff::Backoff;
 
-/// A connection that stood for this long ends an outage: the next loss starts counting anew.
-const STABLE: Duration = Duration::from_secs(5);
+/// How long a connection must last to end an outage: the next loss then starts with short delays again.
+const STABLE_AFTER: Duration = Duration::from_secs(5);
 
-/// A notification that somebody wants sent.
+/// A notification to be sent.
 pub(super) struct NotifyRequest {
     pub(super) channel: ChannelName,
     pub(super) payload: String,
-    /// Set just before it goes to the server.
-    pub(super) taken: watch::Sender<bool>,
+    /// Set just before it is sent to the server.
+    pub(super) started: watch::Sender<bool>,
     pub(super) reply: oneshot::Sender<Result<(), ListenError>>,
 }
 
@@ -36,38 +37,47 @@ pub(super) struct Worker {
     pub(super) outage: Outage,
 }
 
-/// What is known of the outage that the next connection ends.
+/// The outage that the next connection ends.
 #[derive(Default)]
 pub(super) struct Outage {
-    /// When a connection that had stood was lost, if one was.
-    lost_at: Option<SystemTime>,
+    /// When the latest established connection was lost, if one was.
+    disconnected_at: Option<SystemTime>,
     reconnects: u64,
-    /// Attempts that failed, and connections that did not last, since the outage began.
+    /// Failed attempts, and connections that did not last, since the outage began.
     failures: u32,
     began: Option<Instant>,
 }
 
 impl Outage {
-    /// The marker for who may have missed something.
-    pub(super) fn marker(&self) -> Option<Reconnected> {
+    /// The item for subscriptions that may have missed notifications.
+    pub(super) fn reconnected(&self) -> Option<Reconnected> {
         Some(Reconnected {
-            lost_at: self.lost_at?,
-            restored_at: SystemTime::now(),
+            disconnected_at: self.disconnected_at?,
+            reconnected_at: SystemTime::now(),
             reconnects: self.reconnects,
         })
     }
 
-    /// A connection stands.
-    pub(super) fn connected(&mut self) {
-        self.reconnects += u64::from(self.lost_at.is_some());
+    /// Records that a connection is established.
+    pub(super) fn record_connected(&mut self) {
+        self.reconnects += u64::from(self.disconnected_at.is_some());
     }
 
-    fn lost(&mut self, stood_since: Instant) {
-        self.lost_at = Some(SystemTime::now());
-        if stood_since.elapsed() >= STABLE {
+    /// Records that a connection was lost that was established at this instant.
+    fn record_disconnected(&mut self, established_at: Instant) {
+        self.disconnected_at = Some(SystemTime::now());
+        if established_at.elapsed() >= STABLE_AFTER {
             self.failures = 0;
             self.began = None;
         }
+    }
+
+    /// The delay before the next attempt, after one that failed with `error`.
+    fn next_delay(&mut self, backoff: &Backoff, error: &ListenError) -> Duration {
+        let began = *self.began.get_or_insert_with(Instant::now);
+        let failures = self.failures;
+        self.failures = failures.saturating_add(1);
+        backoff.delay(failures, began.elapsed(), error.needs_intervention(), fastrand::f64())
     }
 }
 
@@ -78,9 +88,9 @@ impl Worker {
         shared: Arc<SharedListener>,
         requests: mpsc::Receiver<NotifyRequest>,
         health: watch::Sender<ListenHealth>,
-        first: Option<oneshot::Sender<Result<(), ListenError>>>,
+        first_attempt: Option<oneshot::Sender<Result<(), ListenError>>>,
     ) -> Self {
-        let report = Report::new(shared.clone(), health, first);
+        let report = Report::new(shared.clone(), health, first_attempt);
         Self {
             settings,
             source,
@@ -91,10 +101,10 @@ impl Worker {
         }
     }
 
-    /// Runs until it is told to stop, or the last handle is gone. Whatever ends it, be it the end of the runtime, ends every
-    /// subscription: see [`Report`].
+    /// Runs until `stopped` is set or the last handle is dropped. Dropping the future, as at the end of the runtime, ends every
+    /// subscription, too: see [`Report`].
     pub(super) async fn run(mut self, mut stopped: watch::Receiver<bool>) {
-        // An error means that the last handle is gone.
+        // An error means that the last handle was dropped.
         let mut stop = std::pin::pin!(async move { drop(stopped.wait_for(|stop| *stop).await) });
         loop {
             let connected = tokio::select! {
@@ -117,36 +127,28 @@ impl Worker {
                         session.close().await;
                         return;
                     };
-                    match session.stood_since() {
-                        Some(since) => {
-                            self.shared.count(|stats| stats.losses += 1);
-                            self.outage.lost(since);
+                    match session.established_at() {
+                        Some(established_at) => {
+                            self.shared.count(|stats| stats.disconnects += 1);
+                            self.outage.record_disconnected(established_at);
                         }
                         None => self.shared.count(|stats| stats.failed_connects += 1),
                     }
                     error
                 }
             };
-            self.failed(&error);
-            let began = *self.outage.began.get_or_insert_with(Instant::now);
-            let backoff = self.settings.backoff;
-            let pause = backoff.pause(
-                self.outage.failures,
-                began.elapsed(),
-                error.is_lasting(),
-                fastrand::u64(..),
-            );
-            self.outage.failures = self.outage.failures.saturating_add(1);
+            self.report_failure(&error);
+            let delay = self.outage.next_delay(&self.settings.backoff, &error);
             tokio::select! {
                 biased;
                 () = &mut stop => return,
-                () = sleep(pause) => {}
+                () = sleep(delay) => {}
             }
         }
     }
 
-    fn failed(&mut self, error: &ListenError) {
-        self.shared.channels.disconnected();
+    fn report_failure(&mut self, error: &ListenError) {
+        self.shared.channels.end_session();
         if matches!(error, ListenError::Standby) {
             self.shared.channels.refuse_all(error);
         }
@@ -159,9 +161,9 @@ impl Worker {
                 health.delivery = Delivery::Failed;
             } else {
                 health.state = ListenState::Disconnected;
-                health.delivery = Delivery::Unproven;
+                health.delivery = Delivery::Unverified;
             }
         });
-        self.report.first(Err(error.clone()));
+        self.report.first_attempt(Err(error.clone()));
     }
 }

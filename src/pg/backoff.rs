@@ -1,69 +1,63 @@
-//! Delays between attempts, randomized so that processes that failed together do not retry together.
+//! Exponential back-off with full jitter, so that processes that failed together do not retry together.
 
 use std::time::Duration;
 
-/// How far apart attempts to connect are: at random between nothing and a limit (full jitter, so that a thousand processes do
-/// not come back at the same moment). The limit doubles from 25 ms up to `at_first`, and to `later` once the outage has
-/// lasted for `at_first_for`. What only a person can change (a wrong password, a standby) is tried at the pace of `later` from
-/// the beginning.
+/// The delays between a listener's attempts to connect: exponential back-off with full jitter.
+///
+/// Each delay is random between zero and a limit. The limit doubles with each failure, from 25 ms up to `max_delay`, or up to
+/// `long_outage_max_delay` once the outage has lasted for `long_outage_after`. After errors that only a person can fix (a wrong
+/// password, a standby), each delay is random between half of `long_outage_max_delay` and all of it. No delay is shorter than
+/// 10 ms.
 ///
 /// ```
 /// use doorbell::listen::{Backoff, ListenMultiplexer};
 /// use std::time::Duration;
 ///
-/// let patient = Backoff { at_first: Duration::from_secs(2), ..Backoff::default() };
-/// let builder = ListenMultiplexer::builder().url("postgres://localhost/app").backoff(patient);
+/// let backoff = Backoff { max_delay: Duration::from_secs(2), ..Backoff::default() };
+/// let builder = ListenMultiplexer::builder().url("postgres://localhost/app").backoff(backoff);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The longest pause at first. 500 ms unless set.
-    pub at_first: Duration,
-    /// For how long that is. Two minutes unless set.
-    pub at_first_for: Duration,
-    /// The longest pause later. 5 s unless set.
-    pub later: Duration,
+    /// The maximum delay while the outage is short. Default: 500 ms.
+    pub max_delay: Duration,
+    /// How long an outage lasts before it counts as long. Default: 2 min.
+    pub long_outage_after: Duration,
+    /// The maximum delay in a long outage. Default: 5 s.
+    pub long_outage_max_delay: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
         Self {
-            at_first: Duration::from_millis(500),
-            at_first_for: Duration::from_secs(120),
-            later: Duration::from_secs(5),
+            max_delay: Duration::from_millis(500),
+            long_outage_after: Duration::from_secs(120),
+            long_outage_max_delay: Duration::from_secs(5),
         }
     }
 }
 
-/// No two attempts are closer than this, whatever is set.
-const SHORTEST: Duration = Duration::from_millis(10);
-const FIRST: Duration = Duration::from_millis(25);
+const FIRST_LIMIT: Duration = Duration::from_millis(25);
+const MIN_DELAY: Duration = Duration::from_millis(10);
 
 impl Backoff {
-    /// The pause before the next attempt: after `failures` in a row, `outage` after the first. `random` is uniform.
-    pub(crate) fn pause(&self, failures: u32, outage: Duration, lasting: bool, random: u64) -> Duration {
-        if lasting {
-            // At least half of it: there is no hurry, and the server's log is read by people.
-            return self.later.div_f64(2.0).max(SHORTEST) + fraction(self.later.div_f64(2.0), random);
-        }
-        let limit = if outage < self.at_first_for {
-            self.at_first
+    /// The delay before the next attempt, after `failures` earlier ones in an outage of this length. `random` is between 0 and 1.
+    pub(crate) fn delay(&self, failures: u32, outage: Duration, needs_intervention: bool, random: f64) -> Duration {
+        let delay = if needs_intervention {
+            self.long_outage_max_delay.mul_f64(0.5 + random / 2.0)
+        } else if outage < self.long_outage_after {
+            full_jitter(FIRST_LIMIT, self.max_delay, failures, random)
         } else {
-            self.later
+            full_jitter(FIRST_LIMIT, self.long_outage_max_delay, failures, random)
         };
-        let doubled = FIRST.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX));
-        fraction(limit.min(doubled), random).max(SHORTEST)
+        delay.max(MIN_DELAY)
     }
 }
 
-fn fraction(of: Duration, random: u64) -> Duration {
-    of.mul_f64(random as f64 / u64::MAX as f64)
-}
-
-/// Repeats one operation: each delay is uniform between zero and a limit that doubles from `first` to `max` (full jitter).
+/// Retries one operation, with a growing delay after each failure.
 pub(crate) struct Retry {
     first: Duration,
     max: Duration,
-    limit: Duration,
+    failures: u32,
 }
 
 impl Retry {
@@ -71,23 +65,30 @@ impl Retry {
         Self {
             first,
             max,
-            limit: first,
+            failures: 0,
         }
     }
 
-    /// The operation has succeeded: the next delay is short again.
+    /// Records a success: the next delay is short again.
     pub(crate) fn reset(&mut self) {
-        self.limit = self.first;
+        self.failures = 0;
     }
 
+    /// Waits after a failure.
     pub(crate) async fn wait(&mut self) {
-        let delay = fraction(self.limit, fastrand::u64(..));
-        self.limit = (self.limit * 2).min(self.max);
+        let delay = full_jitter(self.first, self.max, self.failures, fastrand::f64());
+        self.failures = self.failures.saturating_add(1);
         tokio::time::sleep(delay).await;
     }
 }
 
-/// `interval`, plus or minus up to a tenth.
+/// A delay between zero and a limit that doubles with each failure, from `first` to `max`.
+fn full_jitter(first: Duration, max: Duration, failures: u32, random: f64) -> Duration {
+    let doubled = first.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX));
+    doubled.min(max).mul_f64(random)
+}
+
+/// Varies `interval` by up to a tenth in either direction.
 pub(crate) fn jittered(interval: Duration) -> Duration {
     interval.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
@@ -97,27 +98,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pause_grows_to_its_limit_and_never_to_nothing() {
+    fn delays_grow_to_the_maximum_and_never_shrink_to_zero() {
         let backoff = Backoff::default();
-        let longest = |failures, outage| backoff.pause(failures, Duration::from_secs(outage), false, u64::MAX);
+        let longest = |failures, outage| backoff.delay(failures, Duration::from_secs(outage), false, 1.0);
         assert_eq!(longest(0, 0), Duration::from_millis(25));
         assert_eq!(longest(2, 0), Duration::from_millis(100));
         assert_eq!(longest(31, 0), Duration::from_millis(500));
         assert_eq!(longest(u32::MAX, 119), Duration::from_millis(500));
         assert_eq!(longest(u32::MAX, 120), Duration::from_secs(5));
-        assert_eq!(backoff.pause(9, Duration::ZERO, false, 0), SHORTEST);
-        assert_eq!(backoff.pause(0, Duration::ZERO, true, 0), Duration::from_millis(2500));
-        assert_eq!(backoff.pause(0, Duration::ZERO, true, u64::MAX), Duration::from_secs(5));
+        assert_eq!(backoff.delay(9, Duration::ZERO, false, 0.0), MIN_DELAY);
+        assert_eq!(backoff.delay(0, Duration::ZERO, true, 0.0), Duration::from_millis(2500));
+        assert_eq!(backoff.delay(0, Duration::ZERO, true, 1.0), Duration::from_secs(5));
     }
 
     #[test]
-    fn odd_settings_do_no_harm() {
-        let none = Backoff {
-            at_first: Duration::ZERO,
-            at_first_for: Duration::ZERO,
-            later: Duration::ZERO,
+    fn zero_settings_give_the_minimum_delay() {
+        let zero = Backoff {
+            max_delay: Duration::ZERO,
+            long_outage_after: Duration::ZERO,
+            long_outage_max_delay: Duration::ZERO,
         };
-        assert_eq!(none.pause(3, Duration::ZERO, false, u64::MAX), SHORTEST);
-        assert_eq!(none.pause(3, Duration::ZERO, true, u64::MAX), SHORTEST);
+        assert_eq!(zero.delay(3, Duration::ZERO, false, 1.0), MIN_DELAY);
+        assert_eq!(zero.delay(3, Duration::ZERO, true, 1.0), MIN_DELAY);
     }
 }

@@ -1,4 +1,4 @@
-//! What everything that talks to Postgres shares: connection options, pooled connections, back-off and quoting.
+//! Shared by everything that talks to Postgres: connection options, pooled connections, back-off, quoting and errors.
 
 pub(crate) mod backoff;
 pub(crate) mod config;

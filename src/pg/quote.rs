@@ -1,6 +1,6 @@
-//! Quoting for the few statements that cannot take parameters.
+//! Quoting, for statements that cannot take parameters.
 
-/// Writes `name` as a quoted identifier.
+/// Appends `name` as a quoted identifier.
 pub(crate) fn push_identifier(sql: &mut String, name: &str) {
     sql.push('"');
     for c in name.chars() {
@@ -12,7 +12,7 @@ pub(crate) fn push_identifier(sql: &mut String, name: &str) {
     sql.push('"');
 }
 
-/// Writes `text` as a literal that means the same whatever `standard_conforming_strings` says.
+/// Appends `text` as a string literal that does not depend on `standard_conforming_strings`.
 pub(crate) fn push_literal(sql: &mut String, text: &str) {
     sql.push_str("E'");
     for c in text.chars() {
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoting_doubles_what_would_end_the_quotes() {
+    fn quotes_and_backslashes_are_doubled() {
         let mut sql = String::new();
         push_identifier(&mut sql, r#"a"b;--'"#);
         assert_eq!(sql, r#""a""b;--'""#);

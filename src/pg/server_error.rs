@@ -1,4 +1,4 @@
-//! What the server said when it refused.
+//! Errors from tokio-postgres.
 
 use core::error::Error as _;
 use core::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
 
-/// What tokio-postgres said, with everything below it in the text.
+/// An error from tokio-postgres. Its message includes the messages of all its sources.
 ///
 /// ```
 /// use doorbell::listen::{ListenError, ListenMultiplexer};
@@ -15,7 +15,7 @@ use tokio_postgres::error::SqlState;
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// match ListenMultiplexer::connect("postgres://localhost:1/app?connect_timeout=2").await {
 ///     Err(ListenError::Connect(error)) => {
-///         assert_eq!(error.sqlstate(), None); // it never came to talking with the server
+///         assert_eq!(error.sqlstate(), None); // no server answered
 ///         assert!(error.to_string().starts_with("error connecting to server: "));
 ///     }
 ///     _ => unreachable!(),
@@ -32,7 +32,7 @@ pub struct ServerError {
 }
 
 impl ServerError {
-    /// The SQLSTATE, if the server itself said no.
+    /// The SQLSTATE code; `None` if the error did not come from the server.
     pub fn sqlstate(&self) -> Option<&str> {
         self.sqlstate.as_ref().map(SqlState::code)
     }
@@ -41,7 +41,7 @@ impl ServerError {
         self.sqlstate.as_ref() == Some(code)
     }
 
-    /// An end without an error: the server closed the connection.
+    /// The error for a connection that ended without one.
     pub(crate) fn closed() -> Self {
         Self {
             text: "the server closed the connection".to_owned(),
@@ -50,7 +50,7 @@ impl ServerError {
         }
     }
 
-    /// A warning of the server that is an error to us.
+    /// The error for a notice that reports a failure.
     pub(crate) fn notice(notice: &tokio_postgres::error::DbError) -> Self {
         Self {
             text: notice.message().to_owned(),

@@ -226,7 +226,7 @@ async fn p15_a_full_pool_stops_neither_bells_nor_the_listener() {
     let error = here.append_and_publish(note("agent-2", "hello")).await.unwrap_err();
     assert!(begun.elapsed() < limit * 10, "bounded: {:?}", begun.elapsed());
     assert!(error.to_string().contains("pool"), "{error}");
-    assert!(here.listen_stats().unwrap().losses == 0);
+    assert!(here.listen_stats().unwrap().disconnects == 0);
     drop(taken);
     expect(&mut ours, "agent-1", 1..=1).await;
     here.append_and_publish(note("agent-2", "hello")).await.unwrap();

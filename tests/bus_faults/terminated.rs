@@ -37,7 +37,7 @@ async fn p01_the_listener_is_terminated_and_no_new_event_is_needed() {
         assert_eq!(*event(&mut all).await, stamped);
         until(&here, BusState::Live).await;
     }
-    assert!(here.listen_stats().unwrap().losses >= 20);
+    assert!(here.listen_stats().unwrap().disconnects >= 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! What becomes of those who wait for an acknowledgement that does not come.
+//! Subscribing when the server refuses, or does not answer.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use throwaway_postgres::Server;
 use crate::proxy::{Proxy, Verdict};
 use crate::support::{notification, until, within};
 
-/// P5, and its opposite: of two who wait for one acknowledgement, both learn of the refusal, and neither stays registered.
+/// P5: both callers get the refusal, and neither stays registered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p5_all_who_wait_share_the_refusal() {
+async fn p5_concurrent_subscribers_share_a_refusal() {
     let server = Server::start().unwrap();
     let proxy = Proxy::before(server.port()).await;
     let mux = ListenMultiplexer::connect(&proxy.url("postgres")).await.unwrap();
     proxy.on(
         "LISTEN \"jobs\"",
-        [Verdict::Refuse("53200", "out of memory, says the proxy")],
+        [Verdict::Refuse("53200", "out of memory (injected)")],
     );
 
     let (one, other) = within("both", async {
@@ -33,14 +33,14 @@ async fn p5_all_who_wait_share_the_refusal() {
     assert_eq!((stats.refused_listens, stats.subscriptions), (1, 0));
     assert_eq!(proxy.seen("LISTEN \"jobs\""), 1);
 
-    // Who comes later starts anew, and is not told of the old refusal.
-    let mut jobs = within("a later one", mux.subscribe("jobs")).await.unwrap();
-    server.psql("NOTIFY jobs, 'heard'").unwrap();
-    assert_eq!(notification(&mut jobs).await.payload(), "heard");
+    // A later subscriber does not get the earlier refusal.
+    let mut jobs = within("a later subscription", mux.subscribe("jobs")).await.unwrap();
+    server.psql("NOTIFY jobs, 'hello'").unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "hello");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p5_a_lost_connection_is_waited_out_by_all() {
+async fn p5_concurrent_subscribers_wait_through_a_lost_connection() {
     let server = Server::start().unwrap();
     let proxy = Proxy::before(server.port()).await;
     let mux = ListenMultiplexer::connect(&proxy.url("postgres")).await.unwrap();
@@ -52,18 +52,18 @@ async fn p5_a_lost_connection_is_waited_out_by_all() {
     .await;
     let (mut one, mut other) = (one.unwrap(), other.unwrap());
     assert_eq!(proxy.connections(), 3);
-    server.psql("NOTIFY jobs, 'heard'").unwrap();
-    // Neither was listening before, so neither has missed anything.
-    assert_eq!(notification(&mut one).await.payload(), "heard");
-    assert_eq!(notification(&mut other).await.payload(), "heard");
+    server.psql("NOTIFY jobs, 'hello'").unwrap();
+    // Neither was acknowledged before, so neither gets `Reconnected`.
+    assert_eq!(notification(&mut one).await.payload(), "hello");
+    assert_eq!(notification(&mut other).await.payload(), "hello");
 }
 
-/// One refused channel is no reason to refuse others that were asked for with it.
+/// The server refuses a batch as a whole because of one channel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_channel_does_not_hurt_its_neighbours() {
+async fn a_refused_channel_does_not_affect_others_in_its_batch() {
     let server = Server::start().unwrap();
     let proxy = Proxy::before(server.port()).await;
-    let refusal = Verdict::Refuse("53200", "out of memory, says the proxy");
+    let refusal = Verdict::Refuse("53200", "out of memory (injected)");
     proxy.on("LISTEN \"bad\"", [refusal.clone(), refusal]);
     let mux = ListenMultiplexer::builder()
         .url(&proxy.url("postgres"))
@@ -76,10 +76,10 @@ async fn a_refused_channel_does_not_hurt_its_neighbours() {
         within("bad", bad.ready()).await,
         Err(ListenError::Listen { .. })
     ));
-    server.psql("NOTIFY good, 'heard'").unwrap();
-    assert_eq!(notification(&mut good).await.payload(), "heard");
-    // It stays registered, and is asked for again.
-    within("bad at last", async {
+    server.psql("NOTIFY good, 'hello'").unwrap();
+    assert_eq!(notification(&mut good).await.payload(), "hello");
+    // The subscription stays, and the LISTEN is repeated.
+    within("the repeated LISTEN", async {
         while bad.ready().await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -88,7 +88,7 @@ async fn a_refused_channel_does_not_hurt_its_neighbours() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_wait_for_an_acknowledgement_has_a_limit_and_leaves_nothing() {
+async fn subscribe_times_out_and_leaves_no_registration() {
     let server = Server::start().unwrap();
     let proxy = Proxy::before(server.port()).await;
     let mux = ListenMultiplexer::builder()
@@ -103,9 +103,9 @@ async fn the_wait_for_an_acknowledgement_has_a_limit_and_leaves_nothing() {
     assert_eq!(mux.stats().subscriptions, 0);
 }
 
-/// A future dropped while the statement is on its way rolls its registration back, and the server's too.
+/// A future dropped while its LISTEN is in flight rolls back the registration, in the process and on the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_future_leaves_no_registration() {
+async fn a_dropped_subscribe_future_leaves_no_registration() {
     let server = Server::start().unwrap();
     let proxy = Proxy::before(server.port()).await;
     let mux = ListenMultiplexer::builder()
@@ -123,9 +123,9 @@ async fn a_dropped_future_leaves_no_registration() {
     }
     assert_eq!(mux.stats().subscriptions, 0);
     proxy.speak_again();
-    // What the server heard of it, it hears taken back; or it never heard of it.
+    // If the LISTEN reached the server, an UNLISTEN follows.
     let other = within("another channel", mux.subscribe("other")).await.unwrap();
-    within("quiet", async {
+    within("the UNLISTEN", async {
         while mux.stats().listens - mux.stats().unlistens != 1 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -134,9 +134,9 @@ async fn a_dropped_future_leaves_no_registration() {
     drop(other);
 }
 
-/// Trap 20: LISTEN fails until the server's notification queue is advanced.
+/// LISTEN fails until the server's notification queue is advanced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn advances_the_queue_when_listen_fails_on_it() {
+async fn a_damaged_notification_queue_is_advanced() {
     let server = Server::start().unwrap();
     let proxy = Proxy::before(server.port()).await;
     let mux = ListenMultiplexer::connect(&proxy.url("postgres")).await.unwrap();
@@ -149,25 +149,31 @@ async fn advances_the_queue_when_listen_fails_on_it() {
     );
     let mut jobs = within("the subscription", mux.subscribe("jobs")).await.unwrap();
     assert_eq!(proxy.seen("pg_notification_queue_usage"), 1);
-    server.psql("NOTIFY jobs, 'heard'").unwrap();
-    assert_eq!(notification(&mut jobs).await.payload(), "heard");
+    server.psql("NOTIFY jobs, 'hello'").unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "hello");
 }
 
-/// The same, when the remedy does not help: the health says so, also to those who do not wait for an acknowledgement.
+/// If advancing the queue does not help, the health reports it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_beyond_remedy_shows_in_the_health() {
+async fn a_queue_that_stays_damaged_degrades_the_health() {
     let server = Server::start().unwrap();
     let proxy = Proxy::before(server.port()).await;
-    let trouble = Verdict::Refuse("58P01", "could not access status of transaction 1234567");
-    proxy.on("LISTEN \"jobs\"", vec![trouble; 4]);
+    let damaged = Verdict::Refuse("58P01", "could not access status of transaction 1234567");
+    proxy.on("LISTEN \"jobs\"", vec![damaged; 4]);
     let mux = ListenMultiplexer::connect(&proxy.url("postgres")).await.unwrap();
     let mut jobs = mux.subscribe_lazy("jobs").unwrap();
-    let deaf = until(&mux, "deafness", |health| health.state == ListenState::Degraded).await;
-    assert!(matches!(deaf.reason, Some(ListenError::Listen { .. })), "{deaf:?}");
+    let degraded = until(&mux, "the degraded state", |health| {
+        health.state == ListenState::Degraded
+    })
+    .await;
+    assert!(
+        matches!(degraded.reason, Some(ListenError::Listen { .. })),
+        "{degraded:?}"
+    );
     assert_eq!(proxy.seen("pg_notification_queue_usage"), 3);
-    // It is asked again after some seconds.
-    let health = until(&mux, "health", |health| health.state == ListenState::Healthy).await;
+    // The LISTEN is repeated after 5 s.
+    let health = until(&mux, "the recovery", |health| health.state == ListenState::Healthy).await;
     assert!(health.reason.is_none());
-    server.psql("NOTIFY jobs, 'heard'").unwrap();
-    assert_eq!(notification(&mut jobs).await.payload(), "heard");
+    server.psql("NOTIFY jobs, 'hello'").unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "hello");
 }

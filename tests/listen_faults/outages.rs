@@ -1,12 +1,12 @@
-//! Lost connections: everybody is told, in order, and listens again.
+//! Lost connections: every subscription gets `Reconnected`, in order, and then notifications again.
 
 use doorbell::listen::{ListenError, ListenMultiplexer, ListenState};
 use throwaway_postgres::{Server, Stop};
 
-use crate::support::{backend, marker, notification, until, within};
+use crate::support::{backend, notification, reconnected, until, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p1_a_terminated_backend_is_replaced_and_everybody_told() {
+async fn p1_reconnects_after_backend_termination_and_notifies_every_subscription() {
     let server = Server::start().unwrap();
     let mux = ListenMultiplexer::connect(&server.url()).await.unwrap();
     let mut subscriptions = vec![
@@ -21,21 +21,21 @@ async fn p1_a_terminated_backend_is_replaced_and_everybody_told() {
             assert_eq!(notification(subscription).await.payload(), "before");
         }
         server.terminate_backend(backend(&mux).await).unwrap();
-        // No notification is needed to bring about the repair.
+        // Reconnecting does not take a notification.
         for subscription in &mut subscriptions {
-            let marker = marker(subscription).await;
-            assert_eq!(marker.reconnects, round);
-            assert!(marker.lost_at <= marker.restored_at);
+            let item = reconnected(subscription).await;
+            assert_eq!(item.reconnects, round);
+            assert!(item.disconnected_at <= item.reconnected_at);
         }
         server.psql("NOTIFY jobs, 'after'; NOTIFY news, 'after'").unwrap();
         for subscription in &mut subscriptions {
             assert_eq!(notification(subscription).await.payload(), "after");
         }
-        let health = until(&mux, "health", |health| health.state == ListenState::Healthy).await;
+        let health = until(&mux, "the recovery", |health| health.state == ListenState::Healthy).await;
         assert!(health.reason.is_none());
     }
-    assert_eq!(mux.stats().losses, 3);
-    // The reason of an outage is the server's own word for it.
+    assert_eq!(mux.stats().disconnects, 3);
+    // The health's reason is the server's error.
     server.terminate_backend(backend(&mux).await).unwrap();
     let lost = within("the loss", async {
         loop {
@@ -50,27 +50,27 @@ async fn p1_a_terminated_backend_is_replaced_and_everybody_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p2_an_immediate_restart_is_survived() {
+async fn p2_reconnects_after_an_immediate_restart() {
     let server = Server::start().unwrap();
     let mux = ListenMultiplexer::connect(&server.url()).await.unwrap();
     let mut jobs = mux.subscribe("jobs").await.unwrap();
     server.stop(Stop::Immediate).unwrap();
     let lost = until(&mux, "the loss", |health| health.state == ListenState::Disconnected).await;
     assert!(lost.server.is_none());
-    // Somebody subscribes during the outage, and waits it out.
+    // A subscription made during the outage waits for its end.
     let late = mux.subscribe("late");
     let (late, started) = tokio::join!(late, async { server.start_again() });
     started.unwrap();
     let mut late = late.unwrap();
-    marker(&mut jobs).await;
+    reconnected(&mut jobs).await;
     server.psql("NOTIFY jobs, 'after'; NOTIFY late, 'after'").unwrap();
     assert_eq!(notification(&mut jobs).await.payload(), "after");
-    // It had nothing to miss.
+    // It was not acknowledged before, so it gets no `Reconnected`.
     assert_eq!(notification(&mut late).await.payload(), "after");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_during_an_outage_is_quick() {
+async fn shutdown_during_an_outage_is_quick() {
     let server = Server::start().unwrap();
     let mux = ListenMultiplexer::connect(&server.url()).await.unwrap();
     let mut jobs = mux.subscribe("jobs").await.unwrap();
@@ -82,9 +82,8 @@ async fn a_shutdown_during_an_outage_is_quick() {
     assert!(jobs.recv().await.is_none());
 }
 
-/// A notification whose connection is lost is an error, and one that finds no connection waits for the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn notify_waits_for_the_end_of_an_outage() {
+async fn notify_waits_through_an_outage() {
     let server = Server::start().unwrap();
     let mux = ListenMultiplexer::connect(&server.url()).await.unwrap();
     let mut jobs = mux.subscribe("jobs").await.unwrap();
@@ -93,21 +92,20 @@ async fn notify_waits_for_the_end_of_an_outage() {
     let (notified, started) = tokio::join!(mux.notify("jobs", "waited"), async { server.start_again() });
     started.unwrap();
     notified.unwrap();
-    marker(&mut jobs).await;
+    reconnected(&mut jobs).await;
     assert_eq!(notification(&mut jobs).await.payload(), "waited");
 }
 
-/// A marker is an item like any other: a subscriber that sleeps through outages finds them in order with the rest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn markers_are_in_order_with_notifications() {
+async fn reconnected_items_are_in_order_with_notifications() {
     let server = Server::start().unwrap();
     let mux = ListenMultiplexer::connect(&server.url()).await.unwrap();
     let mut jobs = mux.subscribe("jobs").await.unwrap();
     for round in 0..4_u32 {
         server.psql(&format!("NOTIFY jobs, '{round}'")).unwrap();
-        let seen = u64::from(round) + 1;
+        let received = u64::from(round) + 1;
         within("the notification", async {
-            while mux.stats().notifications < seen {
+            while mux.stats().notifications_received < received {
                 tokio::task::yield_now().await;
             }
         })
@@ -115,7 +113,7 @@ async fn markers_are_in_order_with_notifications() {
         server.terminate_backend(backend(&mux).await).unwrap();
         let mut changes = mux.health_changes();
         within("the next connection", async {
-            while mux.stats().connects < seen + 1 {
+            while mux.stats().connects < received + 1 {
                 changes.changed().await.unwrap();
             }
         })
@@ -123,7 +121,7 @@ async fn markers_are_in_order_with_notifications() {
     }
     for round in 0..4_u32 {
         assert_eq!(notification(&mut jobs).await.payload(), round.to_string());
-        assert_eq!(marker(&mut jobs).await.reconnects, u64::from(round) + 1);
+        assert_eq!(reconnected(&mut jobs).await.reconnects, u64::from(round) + 1);
     }
     assert!(jobs.try_recv().is_err());
 }

@@ -1,4 +1,4 @@
-//! Peers that say nothing any more, and the bound within which that is noticed.
+//! Frozen and unreachable peers, and the time within which they are detected.
 
 use std::time::{Duration, Instant};
 
@@ -6,32 +6,32 @@ use doorbell::listen::{ListenError, ListenMultiplexer, ListenState};
 use throwaway_postgres::Server;
 
 use crate::proxy::Proxy;
-use crate::support::{backend, marker, notification, until};
+use crate::support::{backend, notification, reconnected, until};
 
-/// The documented bound: heartbeat interval plus deadline, by default 10 s, and 15 s on a busy machine.
+/// The documented bound: heartbeat interval plus deadline, 10 s by default, and 15 s on a busy machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p3_a_frozen_server_is_noticed_within_the_bound() {
+async fn p3_a_frozen_server_is_detected_within_the_bound() {
     let server = Server::start().unwrap();
     let mux = ListenMultiplexer::connect(&server.url()).await.unwrap();
     let mut jobs = mux.subscribe("jobs").await.unwrap();
     server.freeze().unwrap();
     let frozen = Instant::now();
-    let noticed = until(&mux, "notice", |health| health.state == ListenState::Disconnected).await;
-    let taken = frozen.elapsed();
-    assert!(taken < Duration::from_secs(15), "noticed only after {taken:?}");
-    assert!(
-        matches!(noticed.reason, Some(ListenError::Timeout { .. })),
-        "{noticed:?}"
-    );
+    let lost = until(&mux, "the detection", |health| {
+        health.state == ListenState::Disconnected
+    })
+    .await;
+    let elapsed = frozen.elapsed();
+    assert!(elapsed < Duration::from_secs(15), "detected only after {elapsed:?}");
+    assert!(matches!(lost.reason, Some(ListenError::Timeout { .. })), "{lost:?}");
     server.thaw().unwrap();
-    marker(&mut jobs).await;
-    server.psql("NOTIFY jobs, 'heard'").unwrap();
-    assert_eq!(notification(&mut jobs).await.payload(), "heard");
+    reconnected(&mut jobs).await;
+    server.psql("NOTIFY jobs, 'hello'").unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "hello");
 }
 
-/// Only the listener's own backend stands still; the others go on, so the next connection is made at once.
+/// Only the listener's own backend is frozen, so the next connection succeeds at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_backend_is_left_behind() {
+async fn reconnects_when_only_its_backend_is_frozen() {
     let server = Server::start().unwrap();
     let mux = ListenMultiplexer::builder()
         .url(&server.url())
@@ -42,16 +42,16 @@ async fn a_frozen_backend_is_left_behind() {
     let mut jobs = mux.subscribe("jobs").await.unwrap();
     let frozen = backend(&mux).await;
     server.freeze_backend(frozen).unwrap();
-    marker(&mut jobs).await;
+    reconnected(&mut jobs).await;
     assert_ne!(backend(&mux).await, frozen);
-    server.psql("NOTIFY jobs, 'heard'").unwrap();
-    assert_eq!(notification(&mut jobs).await.payload(), "heard");
+    server.psql("NOTIFY jobs, 'hello'").unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "hello");
     server.thaw_backend(frozen).unwrap();
 }
 
-/// A line on which nothing arrives any more and nothing breaks: a firewall that forgot the connection.
+/// The connection stays open but passes nothing, as when a firewall drops its state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_line_gone_dead_is_noticed_and_the_next_attempt_is_bounded_too() {
+async fn a_silent_connection_is_detected_and_attempts_through_it_time_out() {
     let server = Server::start().unwrap();
     let proxy = Proxy::before(server.port()).await;
     let mux = ListenMultiplexer::builder()
@@ -63,17 +63,17 @@ async fn a_line_gone_dead_is_noticed_and_the_next_attempt_is_bounded_too() {
         .unwrap();
     let mut jobs = mux.subscribe("jobs").await.unwrap();
     proxy.fall_silent();
-    let noticed = until(&mux, "notice", |health| health.state == ListenState::Disconnected).await;
-    assert!(
-        matches!(noticed.reason, Some(ListenError::Timeout { .. })),
-        "{noticed:?}"
-    );
+    let lost = until(&mux, "the detection", |health| {
+        health.state == ListenState::Disconnected
+    })
+    .await;
+    assert!(matches!(lost.reason, Some(ListenError::Timeout { .. })), "{lost:?}");
     let mut changes = mux.health_changes();
     while mux.stats().failed_connects < 2 {
         changes.changed().await.unwrap();
     }
     proxy.speak_again();
-    marker(&mut jobs).await;
-    server.psql("NOTIFY jobs, 'heard'").unwrap();
-    assert_eq!(notification(&mut jobs).await.payload(), "heard");
+    reconnected(&mut jobs).await;
+    server.psql("NOTIFY jobs, 'hello'").unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "hello");
 }

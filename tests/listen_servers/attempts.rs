@@ -1,4 +1,4 @@
-//! Attempts to connect that fail, where the settings come from, and the runtime.
+//! Failing attempts to connect, sources of connection options, and runtimes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use throwaway_postgres::{Database, Server};
 use crate::support::{notification, until, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_password_is_an_error_and_a_right_one_later_is_used() {
+async fn a_wrong_password_is_an_error_and_a_later_right_one_is_used() {
     let server = Server::builder().password("p:w/d? #@&%").start().unwrap();
     let wrong: tokio_postgres::Config = format!("host=127.0.0.1 port={} user=postgres password=wrong", server.port())
         .parse()
@@ -20,35 +20,35 @@ async fn a_wrong_password_is_an_error_and_a_right_one_later_is_used() {
         panic!("expected a refusal, got {refused:?}");
     };
     assert_eq!(error.sqlstate(), Some("28P01"), "{error}");
-    assert!(!format!("{error:?}").contains("wrong"), "the password shows");
+    assert!(!format!("{error:?}").contains("wrong"), "the error shows the password");
 
-    // The settings are asked for again at each attempt; such attempts are far apart, since only a person can help.
-    let asked = Arc::new(AtomicU32::new(0));
+    // Each attempt gets the options anew. After such errors the delays are long, because only a person can fix them.
+    let calls = Arc::new(AtomicU32::new(0));
     let source = {
-        let (asked, right) = (asked.clone(), server.url());
-        move || match asked.fetch_add(1, Ordering::Relaxed) {
+        let (calls, right) = (calls.clone(), server.url());
+        move || match calls.fetch_add(1, Ordering::Relaxed) {
             0 => Ok(wrong.clone().into()),
-            1 => Err(ConfigError::new("the vault does not answer")),
+            1 => Err(ConfigError::new("the secret store does not answer")),
             _ => right.parse::<ListenConfig>(),
         }
     };
     let mux = ListenMultiplexer::builder()
         .config_source(source)
         .backoff(Backoff {
-            later: Duration::from_millis(100),
+            long_outage_max_delay: Duration::from_millis(100),
             ..Backoff::default()
         })
         .start()
         .unwrap();
     let mut jobs = within("the subscription", mux.subscribe("jobs")).await.unwrap();
-    assert_eq!(asked.load(Ordering::Relaxed), 3);
+    assert_eq!(calls.load(Ordering::Relaxed), 3);
     assert_eq!(mux.stats().failed_connects, 2);
-    mux.notify("jobs", "heard").await.unwrap();
-    assert_eq!(notification(&mut jobs).await.payload(), "heard");
+    mux.notify("jobs", "hello").await.unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "hello");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unknown_hosts_databases_and_settings_are_errors() {
+async fn unknown_hosts_databases_and_parameters_are_errors() {
     let database = Database::fresh().unwrap();
     let nowhere = ListenMultiplexer::connect("postgres://nobody.invalid/app").await;
     assert!(
@@ -79,9 +79,9 @@ async fn unknown_hosts_databases_and_settings_are_errors() {
     assert!(matches!(unset, Err(ListenError::Config(_))));
 }
 
-/// A server that takes the connection and says nothing.
+/// The server accepts the connection and sends nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_attempt_is_bounded() {
+async fn an_attempt_to_connect_times_out() {
     let mute = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let started = Instant::now();
     let refused = ListenMultiplexer::builder()
@@ -93,9 +93,9 @@ async fn an_attempt_is_bounded() {
     assert!(started.elapsed() < Duration::from_secs(5));
 }
 
-/// While nobody answers, attempts come at the pace of the back-off: no busy loop, and no growing pause at first.
+/// Without a server, attempts follow the back-off: no busy loop, and no delay above `max_delay`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attempts_are_paced() {
+async fn attempts_follow_the_backoff() {
     let closed = {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         listener.local_addr().unwrap()
@@ -103,14 +103,14 @@ async fn attempts_are_paced() {
     let mux = ListenMultiplexer::builder()
         .url(&format!("postgres://u@{closed}/db"))
         .backoff(Backoff {
-            at_first: Duration::from_millis(40),
+            max_delay: Duration::from_millis(40),
             ..Backoff::default()
         })
         .start()
         .unwrap();
     let started = Instant::now();
     let mut changes = mux.health_changes();
-    within("thirty attempts", async {
+    within("thirty failed attempts", async {
         while mux.stats().failed_connects < 30 {
             changes.changed().await.unwrap();
         }
@@ -122,14 +122,13 @@ async fn attempts_are_paced() {
 }
 
 #[test]
-fn without_a_runtime_there_is_a_typed_error() {
+fn starting_outside_a_runtime_is_an_error() {
     let started = ListenMultiplexer::builder().url("postgres://localhost/db").start();
     assert!(matches!(started, Err(ListenError::NoRuntime)));
 }
 
-/// The listener ends with its runtime; who holds a subscription elsewhere sees its end.
 #[test]
-fn the_end_of_the_runtime_ends_subscriptions() {
+fn subscriptions_end_with_the_listeners_runtime() {
     let database = Database::fresh().unwrap();
     let short_lived = tokio::runtime::Runtime::new().unwrap();
     let (mux, mut jobs) = short_lived.block_on(async {
@@ -148,9 +147,8 @@ fn the_end_of_the_runtime_ends_subscriptions() {
     });
 }
 
-/// A runtime without timers cannot carry a listener: that ends it, and everybody can see so.
 #[test]
-fn a_runtime_without_timers_ends_the_listener() {
+fn the_listener_closes_on_a_runtime_without_timers() {
     let bare = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .build()
@@ -170,23 +168,22 @@ fn a_runtime_without_timers_ends_the_listener() {
     });
 }
 
-/// One runtime thread is enough for everything.
 #[tokio::test]
 async fn runs_on_a_single_thread() {
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::connect(&database.url()).await.unwrap();
     let mut jobs = mux.subscribe("jobs").await.unwrap();
-    mux.notify("jobs", "heard").await.unwrap();
-    assert_eq!(notification(&mut jobs).await.payload(), "heard");
+    mux.notify("jobs", "hello").await.unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "hello");
 }
 
-/// Everything that a person needs to find the listener in the server's views.
+/// An operator finds the listener in the server's views.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_session_has_a_name_and_is_idle_outside_any_transaction() {
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::connect(&database.url()).await.unwrap();
     let _jobs = mux.subscribe("jobs").await.unwrap();
-    let pid = until(&mux, "health", |health| health.server.is_some())
+    let pid = until(&mux, "the connection", |health| health.server.is_some())
         .await
         .server
         .unwrap()

@@ -1,4 +1,4 @@
-//! Slow subscribers: told exactly what they lost, and nobody else's trouble.
+//! Slow subscriptions get an exact count of lost items, and do not slow others down.
 
 use std::num::NonZeroUsize;
 
@@ -9,7 +9,7 @@ use throwaway_postgres::Database;
 use crate::support::{next, notification, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sleeper_is_told_what_it_lost_and_holds_nobody_up() {
+async fn a_lagging_subscription_gets_the_exact_count_and_does_not_slow_others() {
     const SENT: u64 = 1_000;
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::builder()
@@ -18,28 +18,27 @@ async fn a_sleeper_is_told_what_it_lost_and_holds_nobody_up() {
         .connect()
         .await
         .unwrap();
-    let mut sleeper = mux.subscribe("jobs").await.unwrap();
+    let mut slow = mux.subscribe("jobs").await.unwrap();
     let mut quick = mux.subscribe("jobs").await.unwrap();
     for n in 0..SENT {
         mux.notify("jobs", &n.to_string()).await.unwrap();
         assert_eq!(notification(&mut quick).await.payload(), n.to_string());
     }
-    let ListenItem::Lagged(lagged) = next(&mut sleeper).await else {
+    let ListenItem::Lagged(lagged) = next(&mut slow).await else {
         panic!("expected a lag");
     };
     let mut expected = lagged.skipped;
     assert!(expected >= SENT - 16, "{lagged:?}");
     while expected < SENT {
-        assert_eq!(notification(&mut sleeper).await.payload(), expected.to_string());
+        assert_eq!(notification(&mut slow).await.payload(), expected.to_string());
         expected += 1;
     }
     let stats = mux.stats();
-    assert_eq!((stats.lags, stats.lost_to_lag), (1, lagged.skipped));
+    assert_eq!((stats.lags, stats.items_skipped), (1, lagged.skipped));
 }
 
-/// The stream form gives the same items and ends with the listener.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn as_a_stream_it_ends_with_the_listener() {
+async fn the_stream_yields_all_items_and_ends_at_shutdown() {
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::connect(&database.url()).await.unwrap();
     let jobs = mux.subscribe("jobs").await.unwrap();
@@ -55,16 +54,15 @@ async fn as_a_stream_it_ends_with_the_listener() {
     assert_eq!(payloads, ["0", "1", "2"]);
 }
 
-/// A future that waits for an item can be dropped at any time: the item is for the next call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_receive_loses_nothing() {
+async fn a_dropped_recv_future_loses_no_item() {
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::connect(&database.url()).await.unwrap();
     let mut jobs = mux.subscribe("jobs").await.unwrap();
     for n in 0..50 {
         tokio::select! {
             biased;
-            item = jobs.recv() => panic!("nothing was sent yet: {item:?}"),
+            item = jobs.recv() => panic!("received an item that was not sent: {item:?}"),
             () = tokio::task::yield_now() => {}
         }
         mux.notify("jobs", &n.to_string()).await.unwrap();

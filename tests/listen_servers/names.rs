@@ -1,4 +1,4 @@
-//! Names of channels: whatever Postgres takes, exactly.
+//! Channel names: everything that Postgres allows, taken literally.
 
 use doorbell::listen::{InvalidChannel, ListenError, ListenMultiplexer};
 use throwaway_postgres::Database;
@@ -6,7 +6,7 @@ use throwaway_postgres::Database;
 use crate::support::{notification, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_are_taken_as_they_are() {
+async fn channel_names_are_taken_literally() {
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::connect(&database.url()).await.unwrap();
     let longest = "x".repeat(63);
@@ -30,12 +30,15 @@ async fn names_are_taken_as_they_are() {
         subscriptions.push(mux.subscribe(name).await.unwrap());
     }
     for (name, subscription) in names.iter().zip(&mut subscriptions) {
-        mux.notify(name, "heard").await.unwrap();
-        let heard = notification(subscription).await;
-        assert_eq!((heard.channel(), heard.payload()), (*name, "heard"));
-        assert!(subscription.try_recv().is_err(), "{name:?} hears others");
+        mux.notify(name, "hello").await.unwrap();
+        let received = notification(subscription).await;
+        assert_eq!((received.channel(), received.payload()), (*name, "hello"));
+        assert!(
+            subscription.try_recv().is_err(),
+            "{name:?} received another channel's notification"
+        );
     }
-    // One byte more would be cut, and heard by the wrong one.
+    // Postgres would truncate one more byte, to the name of another channel.
     let longer = "x".repeat(64);
     assert!(matches!(
         mux.subscribe(&longer).await,
@@ -56,9 +59,9 @@ async fn names_are_taken_as_they_are() {
     assert_eq!(mux.stats().subscriptions, names.len());
 }
 
-/// More channels than one statement names, all of them listened to again after an outage.
+/// More channels than fit into one batch, before and after a reconnect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_channels() {
+async fn a_thousand_channels_are_restored_after_a_reconnect() {
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::builder()
         .url(&database.url())
@@ -83,7 +86,7 @@ async fn a_thousand_channels() {
             let pid = mux.health().server.unwrap().backend_pid;
             database.psql(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
             for subscription in &mut subscriptions {
-                assert_eq!(crate::support::marker(subscription).await.reconnects, 1);
+                assert_eq!(crate::support::reconnected(subscription).await.reconnects, 1);
             }
         }
     }

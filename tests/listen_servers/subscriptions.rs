@@ -1,4 +1,4 @@
-//! Subscribing, being notified, and ending.
+//! Subscribing, receiving, and shutting down.
 
 use doorbell::listen::{Delivery, ListenError, ListenMultiplexer, ListenState};
 use throwaway_postgres::Database;
@@ -6,13 +6,13 @@ use throwaway_postgres::Database;
 use crate::support::{notification, until, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_notified_after_subscribing_arrives_in_order() {
+async fn notifications_arrive_in_order() {
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::connect(&database.url()).await.unwrap();
     let health = mux.health();
     assert_eq!(
         (health.state, health.delivery),
-        (ListenState::Healthy, Delivery::Proven)
+        (ListenState::Healthy, Delivery::Verified)
     );
     assert!(!health.server.as_ref().unwrap().pooled);
     assert_eq!(health.standby, Some(false));
@@ -33,11 +33,18 @@ async fn what_is_notified_after_subscribing_arrives_in_order() {
     assert_eq!((empty.channel(), empty.payload()), ("other", ""));
     let stats = mux.stats();
     assert_eq!((stats.channels, stats.subscriptions), (2, 3));
-    assert_eq!((stats.listens, stats.notifications, stats.unknown_channel), (2, 501, 0));
+    assert_eq!(
+        (
+            stats.listens,
+            stats.notifications_received,
+            stats.notifications_unrouted
+        ),
+        (2, 501, 0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn notifies_over_its_own_connection() {
+async fn notify_sends_over_the_listening_connection() {
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::connect(&database.url()).await.unwrap();
     let mut quotes = mux.subscribe("it's a \"test\" \\ ").await.unwrap();
@@ -46,21 +53,21 @@ async fn notifies_over_its_own_connection() {
         mux.notify("it's a \"test\" \\ ", payload).await.unwrap();
         assert_eq!(notification(&mut quotes).await.payload(), payload);
     }
-    assert_eq!(mux.stats().notified, 4);
+    assert_eq!(mux.stats().notifications_sent, 4);
     assert!(matches!(
         mux.notify("jobs", &"x".repeat(8000)).await,
         Err(ListenError::InvalidPayload(_))
     ));
     assert!(matches!(mux.notify("", "x").await, Err(ListenError::InvalidChannel(_))));
-    assert_eq!(mux.stats().notified, 4);
+    assert_eq!(mux.stats().notifications_sent, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_ends_everything() {
+async fn shutdown_ends_subscriptions_and_the_session() {
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::builder()
         .url(&database.url())
-        .application_name("ends in order")
+        .application_name("shutdown test")
         .connect()
         .await
         .unwrap();
@@ -73,8 +80,7 @@ async fn a_shutdown_ends_everything() {
     assert!(matches!(jobs.ready().await, Err(ListenError::ShutDown)));
     assert!(matches!(mux.subscribe("late").await, Err(ListenError::ShutDown)));
     assert!(matches!(mux.notify("jobs", "late").await, Err(ListenError::ShutDown)));
-    let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ends in order'";
-    // The server notices the farewell in its own time.
+    let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'shutdown test'";
     within("the end of the backend", async {
         while database.psql(left).unwrap() != "0" {
             tokio::task::yield_now().await;
@@ -98,12 +104,12 @@ async fn dropping_the_last_handle_ends_every_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lazy_subscription_works_once_it_is_ready() {
+async fn a_lazy_subscription_receives_once_it_is_ready() {
     let database = Database::fresh().unwrap();
     let mux = ListenMultiplexer::builder().url(&database.url()).start().unwrap();
     let mut jobs = mux.subscribe_lazy("jobs").unwrap();
     within("ready", jobs.ready()).await.unwrap();
     database.psql("NOTIFY jobs, 'one'").unwrap();
     assert_eq!(notification(&mut jobs).await.payload(), "one");
-    until(&mux, "health", |health| health.is_listening()).await;
+    until(&mux, "the listening state", |health| health.is_listening()).await;
 }

@@ -17,7 +17,7 @@ use crate::bus::history_cache::HistoryCache;
 use crate::bus::hub::{Hub, HubSettings};
 use crate::bus::stats::Counters;
 use crate::bus::{BusError, StreamEvent};
-use crate::listen::{ListenBuilder, ListenConfig, ListenMultiplexer};
+use crate::listen::{ListenBuilder, ListenConfig, ListenMultiplexer, check_channel};
 use crate::pg::warm_pool::WarmPool;
 use crate::store::Store;
 
@@ -254,8 +254,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
                 "at most 60 s",
             ));
         }
-        if self.settings.channel.is_empty() || self.settings.channel.len() > 63 || self.settings.channel.contains('\0')
-        {
+        if check_channel(&self.settings.channel).is_err() {
             return Err(invalid(
                 "channel",
                 format!("{:?}", self.settings.channel),

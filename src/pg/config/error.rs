@@ -1,8 +1,8 @@
-//! Why connection options cannot be used.
+//! Errors in connection options.
 
 use thiserror::Error;
 
-/// The connection options cannot be used as they are. Nothing was tried.
+/// The error for invalid connection options or settings. No attempt to connect was made.
 ///
 /// ```
 /// use doorbell::listen::ListenConfig;
@@ -11,17 +11,17 @@ use thiserror::Error;
 /// assert!(error.to_string().contains("sslmode"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the connection options cannot be used: {0}")]
+#[error("invalid connection options: {0}")]
 pub struct ConfigError(pub(super) String);
 
 impl ConfigError {
-    /// An error of a [`config_source`](crate::listen::ListenBuilder::config_source) of your own.
+    /// Creates an error, for a [`config_source`](crate::listen::ListenBuilder::config_source) that fails.
     ///
     /// ```
     /// use doorbell::listen::{ConfigError, ListenMultiplexer};
     ///
     /// let builder = ListenMultiplexer::builder()
-    ///     .config_source(|| Err(ConfigError::new("the vault with the password does not answer")));
+    ///     .config_source(|| Err(ConfigError::new("the secret store does not answer")));
     /// ```
     pub fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())

@@ -1,4 +1,4 @@
-//! Where and how to connect: tokio-postgres's settings, and the encryption that they do not hold.
+//! Connection options: those of tokio-postgres, and TLS.
 
 mod error;
 mod parse;
@@ -16,27 +16,27 @@ use tokio_postgres::config::Host;
 pub use error::ConfigError;
 pub use tls::Tls;
 
-/// What tokio-postgres has when nothing was set: a peer that is gone would be noticed after two hours.
+/// tokio-postgres's default: a dead peer is detected after two hours.
 const KEEPALIVE_IDLE_UNSET: Duration = Duration::from_secs(2 * 60 * 60);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3);
 const KEEPALIVE_RETRIES: u32 = 3;
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where and how to connect: settings of tokio-postgres, and [`Tls`].
+/// Connection options: those of tokio-postgres, and [`Tls`].
 ///
-/// It is parsed from a connection string, either a URL or `key=value` pairs, with what
-/// [`tokio_postgres::Config`] knows and besides:
+/// Parsed from a connection string, either a URL or `key=value` pairs. It takes the parameters of [`tokio_postgres::Config`] and
+/// these:
 ///
-/// | parameter | |
+/// | parameter | meaning |
 /// |---|---|
-/// | `sslmode` | as libpq's: `disable`; `allow` and `prefer` (the default): encrypted if the server can; `require`: encrypted, verified only if a root certificate is given; `verify-ca`: the certificate's chain is verified; `verify-full`: and the name of the host |
-/// | `sslrootcert` | a file of certificates to trust, as PEM; or `system`: the roots that Mozilla trusts, which `verify-ca` and `verify-full` use, too, if none is given |
-/// | `sslcert`, `sslkey` | files with the client's certificate and key, as PEM |
-/// | sqlx's names | `ssl-mode`, `ssl-root-cert`, `ssl-ca`, `ssl-cert`, `ssl-key`, `options[name]`; `statement-cache-capacity` is ignored |
+/// | `sslmode` | As in libpq. `disable`: no encryption. `allow`, `prefer` (the default): encrypted if the server supports it. `require`: encrypted; the certificate chain is verified only if `sslrootcert` is given. `verify-ca`: the chain is verified. `verify-full`: the chain and the host name are verified. |
+/// | `sslrootcert` | A PEM file of trusted root certificates, or `system` for Mozilla's. Default for `verify-ca` and `verify-full`: `system`. |
+/// | `sslcert`, `sslkey` | PEM files with the client's certificate and private key. |
+/// | `ssl-mode`, `ssl-root-cert`, `ssl-ca`, `ssl-cert`, `ssl-key`, `options[name]` | sqlx's names for the same; its `statement-cache-capacity` is ignored. |
 ///
-/// Settings that are not given and matter to a listener are set when connecting: keepalive after 10 s of silence, 3 times 3 s
-/// apart, and a TCP user timeout of 10 s.
+/// A listener sets these options itself if they are unset: TCP keepalive after 10 s of silence, 3 probes 3 s apart, and a TCP user
+/// timeout of 10 s.
 ///
 /// ```
 /// use doorbell::listen::ListenConfig;
@@ -49,14 +49,14 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ListenConfig {
-    /// tokio-postgres's settings.
+    /// The options of tokio-postgres.
     pub postgres: tokio_postgres::Config,
-    /// How to encrypt, when `postgres` says so.
+    /// How to encrypt, if the `ssl_mode` of `postgres` asks for it.
     pub tls: Tls,
 }
 
 impl ListenConfig {
-    /// Joins the two.
+    /// Creates options from their two parts.
     ///
     /// ```
     /// use doorbell::listen::{ListenConfig, Tls};
@@ -67,11 +67,11 @@ impl ListenConfig {
         Self { postgres, tls }
     }
 
-    /// Connects as a sqlx pool does. What sqlx hands out is translated: its URL has parameters that tokio-postgres does not know.
+    /// Converts the options of a sqlx pool.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when a certificate or key cannot be read.
+    /// [`ConfigError`] if a certificate or key cannot be read.
     ///
     /// ```
     /// use doorbell::listen::ListenConfig;
@@ -83,10 +83,10 @@ impl ListenConfig {
     /// # Ok::<_, doorbell::listen::ListenError>(())
     /// ```
     pub fn from_sqlx(options: &::sqlx::postgres::PgConnectOptions) -> Result<Self, ConfigError> {
-        sqlx::translate(options)
+        sqlx::convert(options)
     }
 
-    /// What a listener needs and the user has not decided.
+    /// Sets what a listener needs and the user has not set.
     pub(crate) fn with_defaults(mut self, application_name: Option<&str>) -> Self {
         let postgres = &mut self.postgres;
         if let Some(name) = application_name {
@@ -106,13 +106,13 @@ impl ListenConfig {
         if postgres.get_tcp_user_timeout().is_none() {
             postgres.tcp_user_timeout(TCP_USER_TIMEOUT);
         }
-        // Encryption needs a name to go by, even where it is not verified; the address will do.
+        // rustls requires a server name even if it is not verified: use the address.
         if postgres.get_hosts().is_empty() {
             for address in postgres.get_hostaddrs().to_vec() {
                 postgres.host(address.to_string());
             }
         }
-        // As with libpq, there is no encryption on a Unix socket, whatever the mode.
+        // As in libpq, a Unix socket is never encrypted.
         if postgres.get_hosts().iter().all(is_socket) {
             postgres.ssl_mode(tokio_postgres::config::SslMode::Disable);
         }
@@ -136,14 +136,14 @@ impl FromStr for ListenConfig {
     }
 }
 
-/// Certificates are not verified: as `sslmode=require` without a root certificate.
+/// Does not verify certificates, like `sslmode=require` without a root certificate.
 impl From<tokio_postgres::Config> for ListenConfig {
     fn from(postgres: tokio_postgres::Config) -> Self {
         Self::new(postgres, Tls::unverified())
     }
 }
 
-/// Without the password.
+/// Omits the password.
 impl fmt::Debug for ListenConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ListenConfig")

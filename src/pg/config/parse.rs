@@ -1,4 +1,4 @@
-//! Connection strings: what tokio-postgres parses, and the parameters that it refuses.
+//! Parses connection strings: takes out the parameters that tokio-postgres does not know, and leaves the rest to it.
 
 use std::borrow::Cow;
 
@@ -6,51 +6,51 @@ use percent_encoding::percent_decode_str;
 
 use super::ConfigError;
 use super::ListenConfig;
-use super::ssl_mode::{Certificates, Mode};
+use super::ssl_mode::{Certificates, SslMode};
 use crate::pg::server_error::ServerError;
 
 pub(super) fn parse(text: &str) -> Result<ListenConfig, ConfigError> {
-    let mut ours = Ours::default();
+    let mut extra = ExtraParameters::default();
     let rest = if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        from_url(text, &mut ours)?
+        from_url(text, &mut extra)?
     } else {
-        from_pairs(text, &mut ours)?
+        from_pairs(text, &mut extra)?
     };
     let parsed = rest.parse::<tokio_postgres::Config>();
     let mut postgres = parsed.map_err(|error| ConfigError(ServerError::from(error).to_string()))?;
-    // The default of both.
-    let mode = ours.mode.unwrap_or(Mode::Prefer);
+    // The default of both libpq and tokio-postgres.
+    let mode = extra.mode.unwrap_or(SslMode::Prefer);
     postgres.ssl_mode(mode.negotiation());
-    if let Some(options) = ours.options {
+    if let Some(options) = extra.options {
         postgres.options(options);
     }
-    Ok(ListenConfig::new(postgres, mode.tls(&ours.certificates)?))
+    Ok(ListenConfig::new(postgres, mode.tls(&extra.certificates)?))
 }
 
-/// The parameters that are taken out.
+/// The parameters that are not left to tokio-postgres.
 #[derive(Default)]
-struct Ours {
-    mode: Option<Mode>,
+struct ExtraParameters {
+    mode: Option<SslMode>,
     certificates: Certificates,
     options: Option<String>,
 }
 
-impl Ours {
-    /// Takes the parameter; false if it is not ours, and then nobody asks here whether its value is text.
+impl ExtraParameters {
+    /// Takes a parameter. Returns false if it belongs to tokio-postgres; its value is then not evaluated, and need not be UTF-8.
     fn take<'v>(
         &mut self,
         key: &str,
         value: impl FnOnce() -> Result<Cow<'v, str>, ConfigError>,
     ) -> Result<bool, ConfigError> {
         match key {
-            "sslmode" | "ssl-mode" => self.mode = Some(Mode::parse(&value()?)?),
+            "sslmode" | "ssl-mode" => self.mode = Some(SslMode::parse(&value()?)?),
             "sslrootcert" | "ssl-root-cert" | "ssl-ca" => self.certificates.root = Some(value()?.into_owned()),
             "sslcert" | "ssl-cert" => self.certificates.client = Some(value()?.into_owned()),
             "sslkey" | "ssl-key" => self.certificates.client_key = Some(value()?.into_owned()),
             "options" => self.add_option(&value()?),
             "statement-cache-capacity" => {}
             _ => match key.strip_prefix("options[").and_then(|key| key.strip_suffix(']')) {
-                Some(name) => self.add_option(&format!("-c {name}={}", escaped(&value()?))),
+                Some(name) => self.add_option(&format!("-c {name}={}", escape(&value()?))),
                 None => return Ok(false),
             },
         }
@@ -66,13 +66,13 @@ impl Ours {
     }
 }
 
-/// The server splits options at spaces.
-fn escaped(value: &str) -> String {
+/// Escapes an option value, because the server splits options at spaces.
+fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace(' ', "\\ ")
 }
 
-fn from_url(text: &str, ours: &mut Ours) -> Result<String, ConfigError> {
-    // A '?' before the '@' belongs to the password.
+fn from_url(text: &str, extra: &mut ExtraParameters) -> Result<String, ConfigError> {
+    // A '?' ahead of the '@' is part of the password.
     let credentials = text.find('@').unwrap_or(0);
     let Some(start) = text[credentials..].find('?').map(|at| credentials + at) else {
         return Ok(text.to_owned());
@@ -81,7 +81,7 @@ fn from_url(text: &str, ours: &mut Ours) -> Result<String, ConfigError> {
     let mut separator = '?';
     for parameter in text[start + 1..].split('&').filter(|parameter| !parameter.is_empty()) {
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        if !ours.take(&decoded(key)?, || decoded(value))? {
+        if !extra.take(&decode(key)?, || decode(value))? {
             rest.push(separator);
             rest.push_str(parameter);
             separator = '&';
@@ -90,15 +90,15 @@ fn from_url(text: &str, ours: &mut Ours) -> Result<String, ConfigError> {
     Ok(rest)
 }
 
-fn decoded(text: &str) -> Result<Cow<'_, str>, ConfigError> {
-    let not_utf8 = |_| ConfigError("the connection string has a parameter that is not UTF-8".to_owned());
+fn decode(text: &str) -> Result<Cow<'_, str>, ConfigError> {
+    let not_utf8 = |_| ConfigError("a parameter of the connection string is not UTF-8".to_owned());
     percent_decode_str(text).decode_utf8().map_err(not_utf8)
 }
 
-fn from_pairs(text: &str, ours: &mut Ours) -> Result<String, ConfigError> {
+fn from_pairs(text: &str, extra: &mut ExtraParameters) -> Result<String, ConfigError> {
     let mut rest = String::new();
     for (key, value) in pairs(text)? {
-        if !ours.take(key, || Ok(Cow::Borrowed(&value)))? {
+        if !extra.take(key, || Ok(Cow::Borrowed(&value)))? {
             let value = value.replace('\\', "\\\\").replace('\'', "\\'");
             rest.push_str(&format!("{key}='{value}' "));
         }
@@ -106,9 +106,9 @@ fn from_pairs(text: &str, ours: &mut Ours) -> Result<String, ConfigError> {
     Ok(rest)
 }
 
-/// `key=value` pairs: values in quotes may hold spaces, and a backslash takes the next character as it is.
+/// Parses `key=value` pairs. A quoted value may contain spaces, and a backslash escapes the next character.
 fn pairs(text: &str) -> Result<Vec<(&str, String)>, ConfigError> {
-    let malformed = |what: &str| ConfigError(format!("the connection string is malformed: {what}"));
+    let malformed = |what: &str| ConfigError(format!("malformed connection string: {what}"));
     let mut pairs = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tokio_postgres_knows_is_left_to_it() {
+    fn parameters_of_tokio_postgres_are_left_to_it() {
         let config =
             config("postgresql://us%65r:p%40ss%3F@h1:1,[::1]:2/d%62?connect_timeout=3&target_session_attrs=read-write");
         assert_eq!(config.get_user(), Some("user"));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_need_not_be_text() {
+    fn a_socket_path_need_not_be_utf8() {
         use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt as _;
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_translated_in_both_forms() {
+    fn ssl_modes_are_mapped_in_urls_and_pairs() {
         for (mode, expected) in [
             ("disable", SslMode::Disable),
             ("allow", SslMode::Prefer),
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn a_question_mark_in_a_password_ends_nothing() {
+    fn a_password_may_contain_a_question_mark() {
         let config = config("postgres://u:p?w&x=y@h/d?sslmode=disable");
         assert_eq!(config.get_password(), Some(&b"p?w&x=y"[..]));
         assert_eq!(config.get_ssl_mode(), SslMode::Disable);
     }
 
     #[test]
-    fn options_are_joined_whichever_way_they_are_written() {
+    fn all_spellings_of_options_are_joined() {
         let url = "postgres://h/d?options=-c%20geqo%3Doff&options[search_path]=a%20b&statement-cache-capacity=7";
         assert_eq!(config(url).get_options(), Some("-c geqo=off -c search_path=a\\ b"));
         let pairs = r"host=h options='-c geqo=off -c search_path=a\\ b'";
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_read_as_libpq_does() {
+    fn pairs_are_parsed_as_by_libpq() {
         let config = config(r"  host = /run/pg  user='o\'neil' password='a b\\c' dbname=d\ b port=7");
         assert_eq!(config.get_hosts(), [Host::Unix("/run/pg".into())]);
         assert_eq!(config.get_user(), Some("o'neil"));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_strings_are_errors() {
+    fn malformed_strings_are_refused() {
         for text in [
             "host",
             "=h",
@@ -255,20 +255,20 @@ mod tests {
         error("postgres://h/d?sslmode=%ff");
         error("postgres://h/d?sslcert=/nowhere"); // without its key
         assert!(error("postgres://h/d?sslmode=verify-ca&sslrootcert=/nowhere").contains("/nowhere"));
-        assert!(error("host=h sslmode=verify-full sslrootcert=/dev/null").contains("no certificate"));
+        assert!(error("host=h sslmode=verify-full sslrootcert=/dev/null").contains("no PEM certificate"));
     }
 
     mod any_text {
         use proptest::prelude::*;
 
         proptest! {
-            /// Whatever the text is, it is parsed or refused, without a panic.
+            /// Any text is parsed or refused without a panic.
             #[test]
-            fn is_no_trouble(text in "(postgres://)?[ -~]{0,40}[?&='\\\\a-c ]{0,12}\\PC{0,10}") {
+            fn does_not_panic(text in "(postgres://)?[ -~]{0,40}[?&='\\\\a-c ]{0,12}\\PC{0,10}") {
                 let _ = super::parse(&text);
             }
 
-            /// A password survives both forms, whatever is in it.
+            /// Any password survives both forms.
             #[test]
             fn keeps_its_password(password in "[^\0]{1,20}") {
                 let quoted = password.replace('\\', "\\\\").replace('\'', "\\'");

@@ -1,12 +1,10 @@
-//! libpq's words for encryption.
-
-use tokio_postgres::config::SslMode;
+//! libpq's `sslmode` parameter, and the files that belong to it.
 
 use super::ConfigError;
 
 /// libpq's `sslmode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum SslMode {
     Disable,
     Prefer,
     Require,
@@ -14,7 +12,7 @@ pub(super) enum Mode {
     VerifyFull,
 }
 
-impl Mode {
+impl SslMode {
     pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
         Ok(match text {
             "disable" => Self::Disable,
@@ -24,23 +22,23 @@ impl Mode {
             "verify-full" => Self::VerifyFull,
             _ => {
                 return Err(ConfigError(format!(
-                    "sslmode {text:?} is none of disable, allow, prefer, require, verify-ca, verify-full"
+                    "sslmode {text:?} is not one of disable, allow, prefer, require, verify-ca, verify-full"
                 )));
             }
         })
     }
 
-    /// What tokio-postgres calls it; verification is a matter of [`Tls`](super::Tls).
-    pub(super) fn negotiation(self) -> SslMode {
+    /// tokio-postgres's mode. Verification is up to [`Tls`](super::Tls).
+    pub(super) fn negotiation(self) -> tokio_postgres::config::SslMode {
         match self {
-            Self::Disable => SslMode::Disable,
-            Self::Prefer => SslMode::Prefer,
-            Self::Require | Self::VerifyCa | Self::VerifyFull => SslMode::Require,
+            Self::Disable => tokio_postgres::config::SslMode::Disable,
+            Self::Prefer => tokio_postgres::config::SslMode::Prefer,
+            Self::Require | Self::VerifyCa | Self::VerifyFull => tokio_postgres::config::SslMode::Require,
         }
     }
 }
 
-/// Files, or PEM texts themselves.
+/// Certificates and a key, each a file name or the PEM text itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Certificates {
     pub(super) root: Option<String>,

@@ -1,4 +1,4 @@
-//! Encryption by rustls, with libpq's modes.
+//! TLS by rustls, with libpq's modes.
 
 use core::fmt;
 use std::sync::{Arc, LazyLock};
@@ -10,13 +10,13 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::ConfigError;
-use super::ssl_mode::{Certificates, Mode};
+use super::ssl_mode::{Certificates, SslMode};
 use super::verify::{ChainOnly, NoVerification};
 
-/// The cryptography is chosen here, whatever the process has installed as its default.
+/// Chosen here, independently of the process's default provider.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
 
-/// How a connection is encrypted, if the connection settings ask for it.
+/// How to encrypt connections, if the connection options ask for it.
 ///
 /// ```
 /// use doorbell::listen::{ListenConfig, ListenMultiplexer, Tls};
@@ -32,16 +32,22 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Encrypts without verifying who is at the other end.
+    /// Encrypts without verifying the server's certificate.
+    ///
+    /// ```
+    /// use doorbell::listen::Tls;
+    ///
+    /// let tls = Tls::unverified();
+    /// ```
     pub fn unverified() -> Self {
         static UNVERIFIED: LazyLock<Tls> = LazyLock::new(|| {
             let built = Verification::None.build(&Certificates::default());
-            built.expect("there are no certificates to read, and the provider supports the default protocol versions")
+            built.expect("no certificates to read, and the provider supports the default protocol versions")
         });
         UNVERIFIED.clone()
     }
 
-    /// Encrypts and verifies as `config` says.
+    /// Encrypts and verifies according to `config`.
     ///
     /// ```
     /// use doorbell::listen::Tls;
@@ -73,10 +79,10 @@ impl fmt::Debug for Tls {
     }
 }
 
-impl Mode {
+impl SslMode {
     pub(super) fn tls(self, certificates: &Certificates) -> Result<Tls, ConfigError> {
         let verification = match self {
-            // libpq's documentation: with a root certificate, `require` is `verify-ca`.
+            // As in libpq: with a root certificate, `require` means `verify-ca`.
             Self::Require if certificates.root.is_some() => Verification::Chain,
             Self::Disable | Self::Prefer | Self::Require => Verification::None,
             Self::VerifyCa => Verification::Chain,
@@ -117,11 +123,11 @@ impl Verification {
             (Some(chain), Some(key)) => {
                 let chain = read_certificates("sslcert", chain)?;
                 let key = PrivateKeyDer::from_pem_slice(&read("sslkey", key)?)
-                    .map_err(|error| ConfigError(format!("sslkey holds no private key: {error}")))?;
+                    .map_err(|error| ConfigError(format!("sslkey contains no private key: {error}")))?;
                 let with_client = builder.with_client_auth_cert(chain, key);
                 with_client.map_err(|error| ConfigError(format!("sslcert and sslkey: {error}")))?
             }
-            _ => return Err(ConfigError("sslcert and sslkey need each other".to_owned())),
+            _ => return Err(ConfigError("sslcert and sslkey must be set together".to_owned())),
         };
         Ok(Tls {
             connector: MakeRustlsConnect::new(config),
@@ -149,24 +155,24 @@ fn read_certificates(what: &str, source: &str) -> Result<Vec<CertificateDer<'sta
     let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
     match certificates {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        Ok(_) => Err(ConfigError(format!("{what} holds no certificate in PEM form"))),
+        Ok(_) => Err(ConfigError(format!("{what} contains no PEM certificate"))),
         Err(error) => Err(ConfigError(format!("{what}: {error}"))),
     }
 }
 
-/// The PEM text itself, or the file of that name.
+/// Returns the PEM text itself, or the content of the file.
 fn read(what: &str, source: &str) -> Result<Vec<u8>, ConfigError> {
     if source.trim_start().starts_with("-----BEGIN") {
         return Ok(source.as_bytes().to_vec());
     }
-    std::fs::read(source).map_err(|error| ConfigError(format!("{what} {source:?} cannot be read: {error}")))
+    std::fs::read(source).map_err(|error| ConfigError(format!("cannot read {what} {source:?}: {error}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn refused(mode: Mode, certificates: &Certificates) -> String {
+    fn refused(mode: SslMode, certificates: &Certificates) -> String {
         match mode.tls(certificates) {
             Err(ConfigError(what)) => what,
             other => panic!("expected an error, got {other:?}"),
@@ -174,17 +180,17 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_has_its_verification() {
+    fn each_ssl_mode_has_its_verification() {
         let pem = rcgen::generate_simple_self_signed(["h".to_owned()]).unwrap().cert.pem();
         let with_root = Certificates {
             root: Some(pem),
             ..Certificates::default()
         };
         for (mode, without, with) in [
-            (Mode::Prefer, "none", "none"),
-            (Mode::Require, "none", "chain"),
-            (Mode::VerifyCa, "chain", "chain"),
-            (Mode::VerifyFull, "chain and name", "chain and name"),
+            (SslMode::Prefer, "none", "none"),
+            (SslMode::Require, "none", "chain"),
+            (SslMode::VerifyCa, "chain", "chain"),
+            (SslMode::VerifyFull, "chain and name", "chain and name"),
         ] {
             assert_eq!(mode.tls(&Certificates::default()).unwrap().verification, without);
             assert_eq!(mode.tls(&with_root).unwrap().verification, with);
@@ -202,13 +208,13 @@ mod tests {
             ..Certificates::default()
         };
         assert!(
-            Mode::Require
+            SslMode::Require
                 .tls(&with_key(Some(ours.signing_key.serialize_pem())))
                 .is_ok()
         );
-        assert!(refused(Mode::Require, &with_key(None)).contains("need each other"));
-        assert!(refused(Mode::Require, &with_key(Some(ours.cert.pem()))).contains("no private key"));
-        let wrong = refused(Mode::Require, &with_key(Some(other.signing_key.serialize_pem())));
+        assert!(refused(SslMode::Require, &with_key(None)).contains("set together"));
+        assert!(refused(SslMode::Require, &with_key(Some(ours.cert.pem()))).contains("no private key"));
+        let wrong = refused(SslMode::Require, &with_key(Some(other.signing_key.serialize_pem())));
         assert!(wrong.contains("sslcert and sslkey"), "{wrong}");
     }
 }

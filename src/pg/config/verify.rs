@@ -1,4 +1,4 @@
-//! What libpq's weaker modes verify: nothing, or the chain without the name.
+//! Certificate verifiers for libpq's weaker modes: none, or the chain without the host name.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 
 use super::ConfigError;
 
-/// Takes any certificate. The other end still has to hold the key of the one that it shows.
+/// Accepts any certificate. The server must still hold the private key of the one that it presents.
 #[derive(Debug)]
 pub(super) struct NoVerification {
     provider: Arc<CryptoProvider>,
@@ -67,7 +67,7 @@ impl ServerCertVerifier for NoVerification {
     }
 }
 
-/// Verifies that the certificate comes from somebody trusted, not that it is this host's: `verify-ca`.
+/// Verifies the chain to a trusted root, but not the host name: `verify-ca`.
 #[derive(Debug)]
 pub(super) struct ChainOnly {
     full: Arc<WebPkiServerVerifier>,
@@ -90,7 +90,7 @@ impl ServerCertVerifier for ChainOnly {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        // The name is looked at last, when the chain has been found good.
+        // rustls checks the name last, so this error means that the chain is valid.
         match self
             .full
             .verify_server_cert(certificate, intermediates, name, ocsp, now)

@@ -134,6 +134,6 @@ fn summary(bus: &DistributedBus, accounts: &[(String, Account)], complete: Durat
         stats.missed_recovered,
         stats.lags,
         stats.failed_reads,
-        bus.listen_stats().map_or(0, |stats| stats.losses),
+        bus.listen_stats().map_or(0, |stats| stats.disconnects),
     )
 }

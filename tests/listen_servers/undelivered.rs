@@ -1,37 +1,36 @@
-//! P10: sessions that notifications do not reach.
+//! P10: sessions that receive no notifications.
 
 use doorbell::listen::{Delivery, ListenError, ListenMultiplexer, ListenState};
 use throwaway_postgres::{Pooler, Server};
 
-use crate::support::{marker, notification, until, within};
+use crate::support::{notification, reconnected, until, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pooler_in_transaction_mode_is_recognised() {
+async fn a_pooler_in_transaction_mode_is_detected() {
     let server = Server::start().unwrap();
     let pooler = Pooler::transaction_mode(&server).unwrap();
     let mux = ListenMultiplexer::builder().url(&pooler.url()).start().unwrap();
-    // LISTEN would be accepted, and stay with a backend that others use, too. So it is not even tried.
+    // LISTEN would succeed, on a backend that other clients share. So it is not sent.
     let refused = within("the refusal", mux.subscribe("jobs")).await;
     assert!(matches!(refused, Err(ListenError::NotDelivered)), "{refused:?}");
-    let deaf = until(&mux, "deafness", |health| health.delivery == Delivery::Failed).await;
-    assert_eq!(deaf.state, ListenState::Degraded);
-    assert!(deaf.server.unwrap().pooled);
-    assert!(matches!(deaf.reason, Some(ListenError::NotDelivered)));
+    let degraded = until(&mux, "the failed probe", |health| health.delivery == Delivery::Failed).await;
+    assert_eq!(degraded.state, ListenState::Degraded);
+    assert!(degraded.server.unwrap().pooled);
+    assert!(matches!(degraded.reason, Some(ListenError::NotDelivered)));
     assert!(!mux.health().is_listening());
-    // Sending works all the same.
-    mux.notify("jobs", "into the void").await.unwrap();
-    // Who comes later is told at once.
+    // Sending still works.
+    mux.notify("jobs", "hello").await.unwrap();
+    // A later subscriber is refused at once.
     let refused = within("the refusal", mux.subscribe("jobs")).await;
     assert!(matches!(refused, Err(ListenError::NotDelivered)), "{refused:?}");
-    // The shared backends keep none of our settings.
-    let leaked = tokio_postgres_setting(&pooler, "statement_timeout").await;
-    assert_eq!(leaked, "0");
+    // The listener's settings do not leak to the shared backends.
+    assert_eq!(show(&pooler, "statement_timeout").await, "0");
 
     let refused = ListenMultiplexer::connect(&pooler.url()).await;
     assert!(matches!(refused, Err(ListenError::NotDelivered)), "{refused:?}");
 }
 
-async fn tokio_postgres_setting(pooler: &Pooler, name: &str) -> String {
+async fn show(pooler: &Pooler, name: &str) -> String {
     let (client, connection) = tokio_postgres::connect(&pooler.url(), tokio_postgres::NoTls)
         .await
         .unwrap();
@@ -54,29 +53,29 @@ async fn a_pooler_in_session_mode_works() {
     let health = mux.health();
     assert_eq!(
         (health.state, health.delivery),
-        (ListenState::Healthy, Delivery::Proven)
+        (ListenState::Healthy, Delivery::Verified)
     );
     assert!(health.server.unwrap().pooled);
     let mut jobs = mux.subscribe("jobs").await.unwrap();
-    server.psql("NOTIFY jobs, 'heard'").unwrap();
-    assert_eq!(notification(&mut jobs).await.payload(), "heard");
+    server.psql("NOTIFY jobs, 'hello'").unwrap();
+    assert_eq!(notification(&mut jobs).await.payload(), "hello");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_standby_is_told_and_its_promotion_noticed() {
+async fn a_standby_and_its_promotion_are_detected() {
     let primary = Server::start().unwrap();
     let standby = primary.standby().unwrap();
     let refused = ListenMultiplexer::connect(&standby.url()).await;
     assert!(matches!(refused, Err(ListenError::Standby)), "{refused:?}");
 
     let mux = ListenMultiplexer::builder().url(&standby.url()).start().unwrap();
-    let mut patient = mux.subscribe_lazy("jobs").unwrap();
+    let mut lazy = mux.subscribe_lazy("jobs").unwrap();
     let health = until(&mux, "the standby", |health| health.standby == Some(true)).await;
     assert_eq!(
         (health.state, health.delivery),
         (ListenState::Degraded, Delivery::Failed)
     );
-    // Who waits is told, and not registered; who is patient stays.
+    // `subscribe` fails and leaves no registration; the lazy subscription stays.
     let refused = within("the refusal", mux.subscribe("jobs")).await;
     assert!(matches!(refused, Err(ListenError::Standby)), "{refused:?}");
     assert_eq!(mux.stats().subscriptions, 1);
@@ -86,14 +85,14 @@ async fn a_standby_is_told_and_its_promotion_noticed() {
         health.is_listening() && health.standby == Some(false)
     })
     .await;
-    within("ready", patient.ready()).await.unwrap();
-    standby.psql("NOTIFY jobs, 'heard'").unwrap();
-    assert_eq!(notification(&mut patient).await.payload(), "heard");
+    within("ready", lazy.ready()).await.unwrap();
+    standby.psql("NOTIFY jobs, 'hello'").unwrap();
+    assert_eq!(notification(&mut lazy).await.payload(), "hello");
 }
 
-/// The listener moves with its settings: here, when the primary goes and the standby is promoted.
+/// The connection options name both servers; the primary stops and the standby is promoted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failover_is_an_outage_like_any_other() {
+async fn reconnects_to_the_new_primary_after_a_failover() {
     let primary = Server::start().unwrap();
     let standby = primary.standby().unwrap();
     let url = format!(
@@ -107,7 +106,7 @@ async fn a_failover_is_an_outage_like_any_other() {
     assert_eq!(notification(&mut jobs).await.payload(), "before");
     primary.stop(throwaway_postgres::Stop::Immediate).unwrap();
     standby.promote().unwrap();
-    marker(&mut jobs).await;
+    reconnected(&mut jobs).await;
     standby.psql("NOTIFY jobs, 'after'").unwrap();
     assert_eq!(notification(&mut jobs).await.payload(), "after");
 }
