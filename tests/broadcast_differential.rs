@@ -1,7 +1,7 @@
-//! The drop-in beside the real `tokio::sync::broadcast`: random sequences of operations, and everything that can be observed is
-//! compared after each.
+//! Runs random sequences of operations on the drop-in and on `tokio::sync::broadcast`, and compares everything that can be observed
+//! after each operation.
 //!
-//! What may differ is listed in docs/migrating-from-tokio.md: only how long a value lives, for which the bounds are checked here.
+//! docs/migrating-from-tokio.md lists the permitted differences. Only one applies here: how long a value lives. Its bounds are checked.
 
 #[path = "broadcast_differential/ops.rs"]
 mod ops;
@@ -15,8 +15,8 @@ use proptest::prelude::*;
 side!(theirs, tokio::sync::broadcast);
 side!(ours, doorbell::broadcast);
 
-/// How many values the drop-in may keep alive. It has twice as many places as its capacity, and for each receiver that stopped
-/// in the midst of what it announced, twice an eighth of the capacity beside.
+/// How many values the drop-in may keep alive: twice its capacity, plus twice an eighth of the capacity for each receiver that
+/// stopped in the middle of its announced interval.
 fn most_alive(capacity: usize, receivers: usize) -> usize {
     let capacity = capacity.next_power_of_two();
     2 * capacity + 2 * receivers * capacity.div_ceil(8)
@@ -30,10 +30,13 @@ fn run(capacity: usize, with_receiver: bool, ops: &[Op]) {
         let seen = ours.apply(op);
         assert_eq!(seen, theirs.apply(op), "step {step}: {op:?}");
         assert_eq!(ours.state(), theirs.state(), "after step {step}: {op:?}");
-        assert!(ours.alive() >= theirs.alive(), "after step {step}: a value went early");
+        assert!(
+            ours.alive() >= theirs.alive(),
+            "after step {step}: a value was dropped early"
+        );
         let receivers = ours.receivers();
         assert_eq!(receivers, theirs.receivers(), "after step {step}: {op:?}");
-        // What a receiver had announced is freed by a later send, also if the receiver is gone by now.
+        // A later send frees what a receiver had announced, even if the receiver is gone by then.
         most_receivers = most_receivers.max(receivers);
         let most = if receivers == 0 {
             0
@@ -47,7 +50,7 @@ fn run(capacity: usize, with_receiver: bool, ops: &[Op]) {
     assert_eq!(
         (ours.alive(), theirs.alive()),
         (0, 0),
-        "everything is gone, and values are left"
+        "values are left after every handle was dropped"
     );
 }
 
@@ -60,7 +63,7 @@ proptest! {
     }
 }
 
-/// The same with long stretches of sends, so that lag of many laps is common.
+/// The same with long runs of sends, so that lag of many laps is common.
 #[test]
 fn equals_tokio_when_lapped_many_times() {
     for capacity in [1, 2, 3, 8] {

@@ -1,4 +1,4 @@
-//! The drop-in: values are dropped once, and are gone when the last receiver is.
+//! The drop-in drops every value once, and retains none after its last receiver was dropped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -9,7 +9,7 @@ use testkit::panics::{must_panic, planned_panic};
 use testkit::threads::{block_on, join_all, must_end};
 use testkit::tracked::{DropCounter, Tracked};
 
-/// A listed difference: a value that everybody has read stays until its place is used again, or until the last receiver goes.
+/// A listed difference: a value that every receiver has read lives until its slot is reused, or until the last receiver is dropped.
 #[test]
 fn a_read_value_lives_until_overwritten() {
     let counter = DropCounter::new();
@@ -25,7 +25,7 @@ fn a_read_value_lives_until_overwritten() {
 }
 
 #[test]
-fn unread_values_go_with_the_last_receiver() {
+fn unread_values_are_dropped_with_the_last_receiver() {
     let counter = DropCounter::new();
     for capacity in [1, 2, 3, 16, 1000] {
         for sent in [1, 2, 3, 5, 17, 1000, 4000] {
@@ -44,9 +44,9 @@ fn unread_values_go_with_the_last_receiver() {
     }
 }
 
-/// Releasing uses sequences, and nobody notices: a receiver that comes afterwards counts messages only.
+/// A release uses seqs, but a later receiver counts messages only.
 #[test]
-fn after_a_release_counts_are_exact() {
+fn counts_are_exact_after_a_release() {
     let counter = DropCounter::new();
     let tx = Sender::new(4);
     for round in 0..50 {
@@ -69,9 +69,9 @@ fn after_a_release_counts_are_exact() {
     }
 }
 
-/// The last receiver goes while others send: whichever comes last, nothing is left.
+/// The last receiver is dropped while others send: whichever ends last, no value is left.
 #[test]
-fn the_last_receiver_goes_while_others_send() {
+fn no_value_is_left_when_the_last_receiver_leaves_during_sends() {
     must_end(|| {
         let counter = DropCounter::new();
         for round in 0..2000 {
@@ -95,9 +95,9 @@ fn the_last_receiver_goes_while_others_send() {
     });
 }
 
-/// Receivers come and go while others send: each counts exactly, and at the end nothing is left.
+/// Receivers come and go while others send: each counts exactly, and at the end no value is left.
 #[test]
-fn receivers_come_and_go_while_others_send() {
+fn receivers_that_come_and_go_count_exactly() {
     must_end(|| {
         let counter = DropCounter::new();
         let (tx, _) = broadcast::channel(4);
@@ -110,12 +110,12 @@ fn receivers_come_and_go_while_others_send() {
                         drop(tx.send(counter.value(round)));
                         let (mut received, mut skipped) = (0, 0);
                         let sent = rx.len() as u64;
-                        assert!(sent > 0, "its own message at least");
+                        assert!(sent > 0, "no message of its own");
                         while received + skipped < sent {
                             match rx.try_recv() {
                                 Ok(tracked) => received += u64::from(tracked.id() < 3000),
                                 Err(broadcast::error::TryRecvError::Lagged(count)) => skipped += count,
-                                // Counted, and its publication is still under way on another thread.
+                                // `len` counts it, but another thread is still publishing it.
                                 Err(broadcast::error::TryRecvError::Empty) => thread::yield_now(),
                                 Err(broadcast::error::TryRecvError::Closed) => panic!("thread {number} holds a sender"),
                             }
@@ -148,7 +148,7 @@ impl Drop for Meddler {
 }
 
 #[test]
-fn values_that_use_the_channel_when_they_are_dropped() {
+fn values_may_use_the_channel_when_dropped() {
     must_end(|| {
         let drops = Arc::new(AtomicU64::new(0));
         let (tx, rx) = broadcast::channel(2);
@@ -178,7 +178,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn drops_that_panic_lose_nothing() {
+fn every_value_is_dropped_although_drops_panic() {
     let counter = DropCounter::new();
     let (tx, rx) = broadcast::channel(4);
     let closed = async { tx.closed().await };
@@ -186,7 +186,7 @@ fn drops_that_panic_lose_nothing() {
         assert!(tx.send(Bomb(Arc::new(counter.value(id)))).is_ok());
     }
     must_panic(|| drop(rx));
-    assert_eq!(counter.alive(), 0, "all are dropped, whichever panicked");
+    assert_eq!(counter.alive(), 0, "every value is dropped, whichever drop panicked");
     assert_eq!(tx.receiver_count(), 0);
     block_on(closed);
     let mut rx = tx.subscribe();
@@ -197,9 +197,9 @@ fn drops_that_panic_lose_nothing() {
     assert_eq!(counter.alive(), 0);
 }
 
-/// What a weak sender keeps is nothing.
+/// A weak sender keeps no value alive.
 #[test]
-fn weak_senders_keep_no_value() {
+fn weak_senders_keep_no_value_alive() {
     let counter = DropCounter::new();
     let (tx, rx) = broadcast::channel(4);
     tx.send(counter.value(1)).unwrap();

@@ -1,4 +1,4 @@
-//! The small cases that users of other channels ran into, by number, in the drop-in; `field_reports.rs` has them for the ring.
+//! The numbered problems that users of other channels reported, for the drop-in. `field_reports.rs` has them for the ring.
 //! (R15 is a documentation test: `src/compile_fail.rs`.)
 
 use std::future::Future;
@@ -12,16 +12,18 @@ use doorbell::broadcast::error::{RecvError, TryRecvError};
 use doorbell::broadcast::{self, Sender, channel};
 use futures::StreamExt;
 use testkit::alloc::{CountingAllocator, live_bytes};
-use testkit::panics::{must_panic, panic_message, planned_panic};
+#[cfg(feature = "tokio")]
+use testkit::panics::panic_message;
+use testkit::panics::{must_panic, planned_panic};
 use testkit::threads::{block_on, join_all, must_end};
 use testkit::wakers::{WakeCounter, callback_waker};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Resubscribing on a closed channel gives a receiver that is told so at once.
+/// Resubscribing on a closed channel gives a receiver that returns `Closed` at once.
 #[test]
-fn r01_resubscribing_after_the_end() {
+fn r01_resubscribing_after_close_returns_closed() {
     must_end(|| {
         let (tx, mut rx) = channel(4);
         tx.send(1).unwrap();
@@ -35,9 +37,9 @@ fn r01_resubscribing_after_the_end() {
     });
 }
 
-/// One receiver goes while it waits; the others get every message.
+/// One receiver is dropped while it waits; the others get every message.
 #[test]
-fn r02_a_waiting_receiver_is_dropped() {
+fn r02_dropping_a_waiting_receiver_loses_no_message() {
     let (tx, first) = channel(4);
     let (mut second, mut third) = (tx.subscribe(), tx.subscribe());
     let mut waits: Vec<_> = [first, tx.subscribe()]
@@ -61,7 +63,7 @@ fn r02_a_waiting_receiver_is_dropped() {
 
 /// Closing a full channel overwrites nothing.
 #[test]
-fn r03_closing_a_full_channel() {
+fn r03_closing_a_full_channel_overwrites_nothing() {
     let (tx, mut rx) = channel(1);
     tx.send(1).unwrap();
     drop(tx);
@@ -69,9 +71,9 @@ fn r03_closing_a_full_channel() {
     assert_eq!(rx.try_recv(), Err(TryRecvError::Closed));
 }
 
-/// Lag of exactly so many rings, and one less and more, is counted to the message.
+/// Lag of exactly k rings, and of one message less and more, is counted exactly.
 #[test]
-fn r04_lapped_by_whole_rings() {
+fn r04_lag_of_whole_rings_is_exact() {
     for capacity in [1_u64, 2, 4, 64] {
         for rings in 1..5 {
             for beyond in [-1_i64, 0, 1] {
@@ -93,7 +95,7 @@ fn r04_lapped_by_whole_rings() {
     }
 }
 
-/// The stream is the loop that survives lag.
+/// A loop over the stream survives lag.
 #[test]
 fn r07_loops_survive_a_lag() {
     let (tx, rx) = channel(4);
@@ -110,9 +112,9 @@ fn r07_loops_survive_a_lag() {
     );
 }
 
-/// With many parked, each send wakes each of them once, and nobody twice.
+/// With many parked receivers, a send wakes each of them once.
 #[test]
-fn r08_many_parked_and_a_tight_loop() {
+fn r08_each_send_wakes_each_waiter_once() {
     let tx = Sender::new(64);
     let mut receivers: Vec<_> = (0..50).map(|_| tx.subscribe()).collect();
     let wake_counter = WakeCounter::new();
@@ -124,22 +126,22 @@ fn r08_many_parked_and_a_tight_loop() {
     for number in 0..1000 {
         tx.send(number).unwrap();
     }
-    assert_eq!(wake_counter.wakes(), 50, "sends after the first find nobody to wake");
+    assert_eq!(wake_counter.wakes(), 50, "only the first send finds receivers to wake");
 }
 
-/// A task that always finds something still lets the others on its runtime run.
+/// A task that always finds a message still lets the others on its runtime run.
 #[cfg(feature = "tokio")]
 #[test]
-fn r09_busy_receiver_yields() {
+fn r09_a_busy_receiver_yields() {
     must_end(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let (tx, mut rx) = channel(8);
             let stop = Arc::new(AtomicU64::new(0));
-            let told = stop.clone();
+            let stopped = stop.clone();
             let busy = tokio::spawn(async move {
                 let mut received = 0_u64;
-                while told.load(Ordering::Relaxed) == 0 {
+                while stopped.load(Ordering::Relaxed) == 0 {
                     tx.send(received).unwrap();
                     assert_eq!(rx.recv().await, Ok(received));
                     received += 1;
@@ -154,10 +156,10 @@ fn r09_busy_receiver_yields() {
     });
 }
 
-/// As tokio's, a blocking receive refuses to block a task.
+/// As in tokio, a blocking receive panics inside a task.
 #[cfg(feature = "tokio")]
 #[test]
-fn blocking_recv_refuses_to_block_a_task() {
+fn blocking_recv_panics_inside_a_task() {
     let (tx, mut rx) = channel(8);
     tx.send(1).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -166,14 +168,14 @@ fn blocking_recv_refuses_to_block_a_task() {
     let (received, mut rx) = runtime
         .block_on(async { tokio::task::spawn_blocking(move || (rx.blocking_recv(), rx)).await })
         .unwrap();
-    assert_eq!(received, Ok(1), "a thread that may be blocked, within the runtime");
+    assert_eq!(received, Ok(1), "a thread of the runtime that may block");
     drop(tx);
     assert_eq!(rx.blocking_recv(), Err(RecvError::Closed));
 }
 
-/// A million receives, and waits for absence, that are given up leave the memory as it was.
+/// A million cancelled `recv` and `closed` futures do not grow memory.
 #[test]
-fn r10_a_million_abandoned_receives() {
+fn r10_cancelled_receives_leak_no_memory() {
     let (tx, mut rx) = channel::<u64>(8);
     let wake_counter = WakeCounter::new();
     let waker = wake_counter.waker();
@@ -192,25 +194,25 @@ fn r10_a_million_abandoned_receives() {
     assert_eq!(Arc::strong_count(&wake_counter), 1);
 }
 
-/// Wakers that send and subscribe, when rung and when dropped.
+/// Wakers may send and subscribe, when woken and when dropped.
 #[test]
-fn r11_wakers_that_use_the_channel() {
+fn r11_wakers_may_use_the_channel() {
     must_end(|| {
         let tx = Sender::new(64);
-        let rings = Arc::new(AtomicU64::new(0));
+        let wakes = Arc::new(AtomicU64::new(0));
         let mut receivers: Vec<_> = (0..5).map(|_| tx.subscribe()).collect();
         let mut waits = Vec::new();
         for rx in &mut receivers {
-            let (ringing, dropping, rings) = (tx.clone(), tx.clone(), rings.clone());
+            let (on_wake, on_drop, wakes) = (tx.clone(), tx.clone(), wakes.clone());
             let waker = callback_waker(
                 move || {
-                    ringing.send(100).unwrap();
-                    drop(ringing.subscribe());
-                    rings.fetch_add(1, Ordering::Relaxed);
+                    on_wake.send(100).unwrap();
+                    drop(on_wake.subscribe());
+                    wakes.fetch_add(1, Ordering::Relaxed);
                 },
                 move || {
-                    dropping.send(200).unwrap();
-                    drop(dropping.subscribe());
+                    on_drop.send(200).unwrap();
+                    drop(on_drop.subscribe());
                 },
             );
             let mut wait = Box::pin(rx.recv());
@@ -218,14 +220,14 @@ fn r11_wakers_that_use_the_channel() {
             waits.push(wait);
         }
         tx.send(1).unwrap();
-        assert_eq!(rings.load(Ordering::Relaxed), 5, "all are woken within the send");
+        assert_eq!(wakes.load(Ordering::Relaxed), 5, "all are woken within the send");
         for wait in waits {
             assert_eq!(block_on(wait), Ok(1));
         }
     });
 }
 
-/// A message whose drop sends another, until it has been told to stop.
+/// A message whose drop sends another, while the sender exists.
 #[derive(Clone)]
 struct Echo(Option<(broadcast::WeakSender<Echo>, Arc<AtomicU64>)>);
 
@@ -241,7 +243,7 @@ impl Drop for Echo {
 }
 
 #[test]
-fn r12_messages_whose_drop_sends() {
+fn r12_a_message_may_send_when_dropped() {
     must_end(|| {
         let drops = Arc::new(AtomicU64::new(0));
         let (tx, rx) = channel(2);
@@ -254,9 +256,9 @@ fn r12_messages_whose_drop_sends() {
     });
 }
 
-/// Receivers that lag far behind are dropped while senders go on.
+/// Receivers that lag far behind are dropped while others keep sending.
 #[test]
-fn r13_lagging_receivers_are_dropped_under_load() {
+fn r13_lagging_receivers_may_be_dropped_under_load() {
     must_end(|| {
         let (tx, keeps_open) = channel(16);
         let senders: Vec<_> = (0..2)
@@ -304,9 +306,9 @@ impl Clone for Odd {
     }
 }
 
-/// As in tokio, a message whose clone panicked counts as received; the other receivers are not concerned.
+/// As in tokio, a message whose clone panicked counts as received. Other receivers are not affected.
 #[test]
-fn r14_a_clone_that_panics() {
+fn r14_a_clone_that_panics_has_received_its_message() {
     let (tx, mut rx) = channel(8);
     let mut stream = tx.subscribe().into_stream();
     let mut blocking = tx.subscribe();

@@ -1,4 +1,4 @@
-//! The drop-in on a real runtime and on threads: every receiver accounts for every message.
+//! The drop-in on a runtime and on threads: every receiver accounts for every message.
 
 use std::collections::HashMap;
 use std::thread;
@@ -85,7 +85,7 @@ fn tasks_account_for_every_message() {
 }
 
 #[test]
-fn tasks_account_for_every_message_when_waking_is_handed_on() {
+fn tasks_account_for_every_message_with_cascading_wakes() {
     on_a_runtime(64, Wake::Cascade);
 }
 

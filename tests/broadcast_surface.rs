@@ -1,4 +1,4 @@
-//! The drop-in has tokio's surface: the same code compiles, and does the same, under either `use` line. And the handles convert.
+//! The drop-in has tokio's API: the same code compiles and behaves the same under either `use` line. And handles convert.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ macro_rules! surface {
             use $($broadcast)+::error::{RecvError, SendError, TryRecvError};
             use $($broadcast)+::{self as broadcast, Receiver, Sender, WeakSender};
 
-            /// The handles can be named without bounds, and used with no more than tokio asks for.
+            /// The handles need no bounds to be named, and no more bounds than tokio's to be used.
             pub(crate) struct Hub<T> {
                 tx: Sender<T>,
                 weak: WeakSender<T>,
@@ -94,7 +94,7 @@ surface!(theirs, tokio::sync::broadcast);
 surface!(ours, doorbell::broadcast);
 
 #[test]
-fn the_same_code_does_the_same() {
+fn the_same_code_behaves_the_same() {
     assert_eq!(ours::exercise(), theirs::exercise());
     assert_eq!(ours::borrowed(), theirs::borrowed());
 }
@@ -115,7 +115,7 @@ fn capacities_are_rounded_up_and_checked() {
 }
 
 #[test]
-fn errors_say_what_happened_in_words_of_their_own() {
+fn errors_have_their_own_messages() {
     let texts = [
         RecvError::Closed.to_string(),
         RecvError::Lagged(3).to_string(),
@@ -130,7 +130,7 @@ fn errors_say_what_happened_in_words_of_their_own() {
     assert_eq!(TryRecvError::Lagged(3).to_string(), texts[1]);
 }
 
-/// Handle by handle: at each step some are tokio's kind and some the ring's, on one channel.
+/// At each step some handles on the channel are the drop-in's and some the ring's.
 #[test]
 fn handles_convert_one_by_one() {
     let (tx, rx) = broadcast::channel(8);
@@ -144,7 +144,7 @@ fn handles_convert_one_by_one() {
     assert_eq!(*subscriber.try_recv_ref().unwrap(), "native");
     assert_eq!(subscriber.try_recv_seq(), Ok((2, "drop-in")));
     assert_eq!(second.try_recv(), Ok("native"));
-    assert_eq!(tx.len(), 1, "the second has one to go");
+    assert_eq!(tx.len(), 1, "the second receiver has one message left");
 
     let mut again = Receiver::from(subscriber);
     assert_eq!(again.try_recv(), Err(TryRecvError::Empty));
@@ -157,9 +157,9 @@ fn handles_convert_one_by_one() {
     assert_eq!(second.try_recv(), Err(TryRecvError::Closed));
 }
 
-/// A ring's own rules stay with it: its capacity, and where a receiver goes on after lag.
+/// A ring keeps its own rules: its capacity, and where a receiver resumes after lag.
 #[test]
-fn a_native_ring_behind_the_drop_in() {
+fn a_native_ring_keeps_its_rules_behind_the_drop_in() {
     let (publisher, subscriber) = ring::channel(24);
     let (tx, mut rx) = (Sender::from(publisher), Receiver::from(subscriber));
     for number in 1..=30 {
@@ -169,9 +169,9 @@ fn a_native_ring_behind_the_drop_in() {
     assert_eq!(rx.try_recv(), Ok(10));
 }
 
-/// The native subscriber leaves what is retained, and the drop-in's takes it along.
+/// Dropping the last native subscriber keeps what is retained; dropping the last receiver of the drop-in releases it.
 #[test]
-fn who_goes_last_decides_about_what_is_retained() {
+fn the_last_handle_decides_whether_values_are_retained() {
     let value = Arc::new(());
     let (tx, rx) = broadcast::channel(8);
     tx.send(value.clone()).unwrap();
@@ -184,7 +184,7 @@ fn who_goes_last_decides_about_what_is_retained() {
     assert_eq!(Arc::strong_count(&value), 1);
 }
 
-/// Whoever is left, of either kind, is waited for.
+/// `closed` waits for subscribers of both kinds.
 #[test]
 fn closed_waits_for_native_subscribers_too() {
     let (tx, rx) = broadcast::channel::<u8>(8);
@@ -199,7 +199,7 @@ fn closed_waits_for_native_subscribers_too() {
 
 /// Voids of native publishers are not messages: a receiver passes over them.
 #[test]
-fn voids_are_passed_over() {
+fn receivers_pass_over_voids() {
     let (tx, mut rx) = broadcast::channel(8);
     must_panic(|| tx.as_publisher().publish_with(|_| planned_panic()));
     tx.send(1).unwrap();

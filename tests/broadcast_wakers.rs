@@ -1,4 +1,4 @@
-//! The drop-in: who is woken, when, and by wakers that use the channel themselves.
+//! Which receivers of the drop-in are woken, when, and wakers that use the channel themselves.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -16,7 +16,7 @@ fn poll<F: Future>(future: &mut Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
     future.as_mut().poll(&mut Context::from_waker(waker))
 }
 
-/// Before `send` returns, every waiting receiver has been woken, once.
+/// `send` wakes every waiting receiver once before it returns.
 #[test]
 fn a_send_wakes_every_waiting_receiver() {
     for count in [1, 2, 7, 8, 9, 64, 1000] {
@@ -37,9 +37,9 @@ fn a_send_wakes_every_waiting_receiver() {
     }
 }
 
-/// The opt-in: a send wakes a few, and each of these wakes more when it runs.
+/// With `Wake::Cascade`, a send wakes a few, and each of these wakes more when it runs.
 #[test]
-fn waking_can_be_handed_on() {
+fn a_cascading_send_wakes_a_few_and_these_wake_the_rest() {
     let (tx, first) = broadcast::channel_with(4, Wake::Cascade);
     let mut receivers: Vec<_> = (0..99).map(|_| tx.subscribe()).collect();
     receivers.push(first);
@@ -76,9 +76,9 @@ fn the_last_sender_wakes_every_waiting_receiver() {
     assert_eq!(poll(&mut two, &waker), closed);
 }
 
-/// Wakers that send, subscribe, or drop senders and receivers, from inside the send or the drop that woke them.
+/// Wakers may send, subscribe, or drop senders and receivers, inside the send or the drop that woke them.
 #[test]
-fn wakers_that_use_the_channel() {
+fn wakers_may_use_the_channel() {
     must_end(|| {
         let (tx, mut waiting) = broadcast::channel(4);
         let mut watching = tx.subscribe();
@@ -107,9 +107,9 @@ fn wakers_that_use_the_channel() {
     });
 }
 
-/// A waker that drops the last receiver, from inside a send.
+/// A waker may drop the last receiver inside a send.
 #[test]
-fn a_waker_that_drops_the_last_receiver() {
+fn a_waker_may_drop_the_last_receiver() {
     must_end(|| {
         let counter = DropCounter::new();
         let (tx, rx) = broadcast::channel(4);
@@ -125,13 +125,13 @@ fn a_waker_that_drops_the_last_receiver() {
         *last.lock().unwrap() = Some(wait);
         assert_eq!(tx.send(counter.value(1)).unwrap(), 1);
         assert_eq!(tx.receiver_count(), 0);
-        assert_eq!(counter.alive(), 0, "released by the drop inside the send");
+        assert_eq!(counter.alive(), 0, "the drop inside the send releases the values");
     });
 }
 
-/// A waker that panics harms neither the send nor the other waiters: a listed difference.
+/// A waker that panics affects neither the send nor the other waiters. (A listed difference.)
 #[test]
-fn a_waker_that_panics() {
+fn a_waker_that_panics_harms_no_other() {
     let (tx, mut first) = broadcast::channel(4);
     let mut second = tx.subscribe();
     let (waker, _) = panicking_waker(PanicsIn::Wake);
@@ -147,7 +147,7 @@ fn a_waker_that_panics() {
 }
 
 #[test]
-fn closed_ends_when_nobody_is_left() {
+fn closed_completes_when_no_receiver_is_left() {
     let (tx, rx) = broadcast::channel::<u8>(4);
     let other = tx.subscribe();
     let wake_counter = WakeCounter::new();
@@ -161,9 +161,9 @@ fn closed_ends_when_nobody_is_left() {
     block_on(tx.closed());
 }
 
-/// Somebody subscribes from inside the waker: the wait goes on, and ends with that one.
+/// If the waker subscribes, the wait continues until that receiver is dropped.
 #[test]
-fn closed_with_a_subscription_from_inside_its_waker() {
+fn closed_keeps_waiting_if_its_waker_subscribes() {
     must_end(|| {
         let (tx, rx) = broadcast::channel::<u8>(4);
         let subscriber = tx.clone();
@@ -173,7 +173,7 @@ fn closed_with_a_subscription_from_inside_its_waker() {
         let mut closed = pin!(tx.closed());
         assert!(poll(&mut closed, &waker).is_pending());
         drop(rx);
-        assert_eq!(tx.receiver_count(), 1, "it subscribed");
+        assert_eq!(tx.receiver_count(), 1, "the waker subscribed");
         let wake_counter = WakeCounter::new();
         assert!(poll(&mut closed, &wake_counter.waker()).is_pending());
         drop(subscribed.lock().unwrap().take());
@@ -182,7 +182,7 @@ fn closed_with_a_subscription_from_inside_its_waker() {
     });
 }
 
-/// Many wait for the same; some give up; nobody's waker is left behind.
+/// Many wait for `closed` and some cancel: no waker is left behind.
 #[test]
 fn closed_leaves_no_waker_behind() {
     let (tx, rx) = broadcast::channel::<u8>(4);
@@ -204,9 +204,9 @@ fn closed_leaves_no_waker_behind() {
     assert_eq!(Arc::strong_count(&wake_counter), 1);
 }
 
-/// The senders wait on other threads until nobody listens, over and over.
+/// Senders on other threads repeatedly wait until no receiver is left.
 #[test]
-fn closed_on_threads() {
+fn closed_completes_on_other_threads() {
     must_end(|| {
         for _ in 0..500 {
             let (tx, rx) = broadcast::channel::<u8>(4);

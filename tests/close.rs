@@ -1,4 +1,4 @@
-//! The end of a channel: what is retained is received first, everybody is woken, and closed is for good.
+//! Closing a channel: retained events are received first, every waiter is woken, and a closed channel never reopens.
 
 use std::pin::Pin;
 use std::sync::{Arc, Barrier, mpsc};
@@ -43,7 +43,7 @@ fn closed(subscriber: &mut Subscriber<u64>) {
 }
 
 #[test]
-fn every_form_drains_and_then_says_closed() {
+fn every_receive_drains_and_then_returns_closed() {
     must_end(|| {
         let (publisher, mut subscriber) = channel(16);
         let mut others: Vec<_> = (0..5).map(|_| subscriber.clone()).collect();
@@ -65,14 +65,14 @@ fn every_form_drains_and_then_says_closed() {
         assert_eq!(others[3].recv_timeout(Duration::ZERO), Ok(2));
         assert_eq!(block_on(others[3].recv_seq()), Ok((3, 3)));
         closed(&mut others[3]);
-        // One that never looked.
+        // One that never received.
         assert!(others[4].is_closed());
         assert_eq!(others[4].backlog(), 3);
     });
 }
 
 #[test]
-fn a_loss_is_told_before_the_end() {
+fn a_loss_is_reported_before_closed() {
     let (publisher, subscriber) = Builder::new(4).on_lag(OnLag::Oldest).channel().unwrap();
     for seq in 1..=10 {
         publisher.publish(seq);
@@ -82,14 +82,14 @@ fn a_loss_is_told_before_the_end() {
     assert!(matches!(reader.try_recv(), Err(TryRecvError::Lagged(lagged)) if lagged.skipped == 6));
     assert_eq!(reader.try_iter().map(Result::unwrap).collect::<Vec<_>>(), [7, 8, 9, 10]);
     closed(&mut reader);
-    // The clone has its own account of the same.
+    // The original has its own counts.
     let mut reader = subscriber;
     assert!(matches!(block_on(reader.recv()), Err(RecvError::Lagged(lagged)) if lagged.resume_at == 7));
     assert_eq!(block_on(reader.recv()), Ok(7));
 }
 
 #[test]
-fn lagging_to_the_latest_of_a_closed_channel() {
+fn lagging_to_the_latest_of_a_closed_channel_ends_closed() {
     let (publisher, mut subscriber) = Builder::new(2).on_lag(OnLag::Latest).channel().unwrap();
     for seq in 1..=5 {
         publisher.publish(seq);
@@ -107,13 +107,13 @@ fn only_the_last_publisher_closes() {
     drop(publisher);
     assert!(!subscriber.is_closed());
     assert_eq!(subscriber.try_recv(), Err(TryRecvError::Empty));
-    let third = weak.upgrade().expect("one is left");
+    let third = weak.upgrade().expect("one publisher is left");
     assert_eq!(third.stats().publishers, 2);
     drop(second);
     third.publish(1);
     assert!(!subscriber.is_closed());
     drop(third);
-    assert!(weak.upgrade().is_none(), "closed is for good");
+    assert!(weak.upgrade().is_none(), "a closed channel does not reopen");
     assert!(weak.clone().upgrade().is_none());
     assert_eq!(subscriber.try_recv(), Ok(1));
     closed(&mut subscriber);
@@ -131,7 +131,7 @@ fn dropping_the_only_publisher_closes() {
 }
 
 #[test]
-fn subscribers_made_after_the_end() {
+fn subscribers_created_after_close_drain_from_their_start() {
     let (publisher, subscriber) = channel(4);
     publisher.publish_batch([1, 2]);
     drop(publisher);
@@ -143,7 +143,7 @@ fn subscribers_made_after_the_end() {
 }
 
 #[test]
-fn subscribers_that_wait_for_what_never_comes() {
+fn close_ends_waits_for_future_seqs() {
     must_end(|| {
         let (publisher, _subscriber) = channel::<u64>(4);
         let mut beyond = publisher.subscribe_from(Start::After(10));
@@ -160,7 +160,7 @@ fn subscribers_that_wait_for_what_never_comes() {
 }
 
 #[test]
-fn without_subscribers_nothing_is_wrong() {
+fn publishing_without_subscribers_works() {
     let (publisher, subscriber) = channel(4);
     drop(subscriber);
     assert_eq!(publisher.subscriber_count(), 0);
@@ -178,7 +178,7 @@ fn without_subscribers_nothing_is_wrong() {
 }
 
 #[test]
-fn the_end_wakes_every_thread_that_waits() {
+fn close_wakes_every_waiting_thread() {
     must_end(|| {
         for strategy in [WaitStrategy::Park, WaitStrategy::Yield, WaitStrategy::Spin] {
             let spinning = strategy != WaitStrategy::Park;
@@ -210,12 +210,12 @@ fn the_end_wakes_every_thread_that_waits() {
 }
 
 #[test]
-fn the_end_rings_every_waker_before_drop_returns() {
-    for (wake, backstop) in [(Wake::Cascade, true), (Wake::Cascade, false), (Wake::All, true)] {
+fn close_wakes_every_waker_before_drop_returns() {
+    for (wake, wake_watchdog) in [(Wake::Cascade, true), (Wake::Cascade, false), (Wake::All, true)] {
         for waiters in [1, 2, 9, 100] {
             let (publisher, subscriber) = Builder::new(4)
                 .wake(wake)
-                .wake_watchdog(backstop)
+                .wake_watchdog(wake_watchdog)
                 .channel::<u64>()
                 .unwrap();
             let mut waiting: Vec<_> = (0..waiters).map(|_| (subscriber.clone(), WakeCounter::new())).collect();
@@ -236,16 +236,16 @@ fn the_end_rings_every_waker_before_drop_returns() {
 }
 
 #[test]
-fn the_last_message_is_never_overtaken_by_the_end() {
+fn close_never_overtakes_the_last_message() {
     must_end(|| {
         const ROUNDS: u64 = if cfg!(miri) { 20 } else { 1_500 };
         let started = Arc::new(Barrier::new(4));
-        let (hands, threads): (Vec<_>, Vec<_>) = (0..3)
+        let (senders, threads): (Vec<_>, Vec<_>) = (0..3)
             .map(|me| {
-                let (hand, given) = mpsc::channel::<Subscriber<u64>>();
+                let (sender, subscribers) = mpsc::channel::<Subscriber<u64>>();
                 let started = Arc::clone(&started);
                 let thread = thread::spawn(move || {
-                    for (round, mut subscriber) in (0..).zip(given) {
+                    for (round, mut subscriber) in (0..).zip(subscribers) {
                         started.wait();
                         let got = match me {
                             0 => subscriber.recv_blocking(),
@@ -256,19 +256,19 @@ fn the_last_message_is_never_overtaken_by_the_end() {
                         assert_eq!(subscriber.recv_blocking(), Err(RecvError::Closed));
                     }
                 });
-                (hand, thread)
+                (sender, thread)
             })
             .unzip();
         for round in 0..ROUNDS {
             let (publisher, subscriber) = channel(2);
-            for hand in &hands {
-                hand.send(subscriber.clone()).unwrap();
+            for sender in &senders {
+                sender.send(subscriber.clone()).unwrap();
             }
             started.wait();
             publisher.publish(round);
             drop(publisher);
         }
-        drop(hands);
+        drop(senders);
         join_all(threads);
     });
 }
@@ -285,7 +285,7 @@ fn try_until_it_ends(subscriber: &mut Subscriber<u64>) -> Result<u64, RecvError>
 }
 
 #[test]
-fn a_race_of_upgrades_against_the_last_drop() {
+fn upgrades_may_race_the_last_drop() {
     must_end(|| {
         const ROUNDS: u64 = if cfg!(miri) { 20 } else { 600 };
         for _ in 0..ROUNDS {
@@ -314,7 +314,7 @@ fn a_race_of_upgrades_against_the_last_drop() {
                 match subscriber.try_recv() {
                     Ok(_) => got += 1,
                     Err(TryRecvError::Closed) => break,
-                    Err(error) => panic!("{error:?} after everybody has gone"),
+                    Err(error) => panic!("{error:?} after every publisher was dropped"),
                 }
             }
             assert_eq!(got, published);
@@ -323,7 +323,7 @@ fn a_race_of_upgrades_against_the_last_drop() {
 }
 
 #[test]
-fn closing_from_many_threads_at_once() {
+fn many_threads_may_close_at_once() {
     must_end(|| {
         const ROUNDS: u64 = if cfg!(miri) { 10 } else { 200 };
         for _ in 0..ROUNDS {
@@ -351,7 +351,7 @@ fn closing_from_many_threads_at_once() {
             drop(publisher);
             assert_eq!(waiter.join().unwrap(), 4);
             join_all(closers);
-            eventually("it is closed", || subscriber.is_closed());
+            eventually("the channel is closed", || subscriber.is_closed());
         }
     });
 }

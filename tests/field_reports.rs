@@ -1,4 +1,4 @@
-//! Small cases that users of other channels ran into, by number. (R15 is a documentation test: `src/compile_fail.rs`.)
+//! Numbered problems that users of other channels reported. (R15 is a documentation test: `src/compile_fail.rs`.)
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,9 +20,9 @@ use testkit::wakers::{WakeCounter, callback_waker};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// A receiver that resubscribes on a channel without senders sees the end at once.
+/// Resubscribing on a channel without publishers returns `Closed` at once.
 #[test]
-fn r01_resubscribing_after_the_end() {
+fn r01_resubscribing_after_close_returns_closed() {
     must_end(|| {
         let (publisher, subscriber) = channel::<u64>(4);
         publisher.publish(1);
@@ -34,9 +34,9 @@ fn r01_resubscribing_after_the_end() {
     });
 }
 
-/// A receiver that goes takes nobody's message with it.
+/// Dropping a waiting subscriber loses no other subscriber's message.
 #[test]
-fn r02_a_waiting_receiver_is_dropped() {
+fn r02_dropping_a_waiting_receiver_loses_no_message() {
     must_end(|| {
         let (publisher, subscriber) = channel(64);
         let waiters: Vec<_> = (0..6)
@@ -64,7 +64,7 @@ fn r02_a_waiting_receiver_is_dropped() {
 
 /// Closing a full channel of capacity 1 overwrites nothing.
 #[test]
-fn r03_closing_a_full_channel() {
+fn r03_closing_a_full_channel_overwrites_nothing() {
     let (publisher, mut subscriber) = channel(1);
     publisher.publish("only");
     drop(publisher);
@@ -73,9 +73,9 @@ fn r03_closing_a_full_channel() {
     assert_eq!(subscriber.stats().lag_events, 0);
 }
 
-/// Lapped by exactly k whole rings, of the capacity and of any size the storage may have.
+/// Lag is exact after exactly k whole rings, for the capacity and for any size that the storage may have.
 #[test]
-fn r04_lapped_by_whole_rings() {
+fn r04_lag_of_whole_rings_is_exact() {
     for capacity in 1..=17u64 {
         for ring in capacity..=2 * capacity {
             for laps in [1, 2, 3, 8] {
@@ -103,9 +103,9 @@ fn r04_lapped_by_whole_rings() {
     }
 }
 
-/// A claimed seq is Empty until what pushes it out is published.
+/// A claimed, unfinished seq is `Empty` until p + capacity is published.
 #[test]
-fn r05_claimed_but_not_published() {
+fn r05_an_unfinished_seq_is_empty_until_it_is_lost() {
     for capacity in [1, 2, 3, 8u64] {
         let (publisher, mut subscriber) = channel::<u64>(capacity as usize);
         let inner = publisher.clone();
@@ -126,9 +126,9 @@ fn r05_claimed_but_not_published() {
     }
 }
 
-/// Near the end of the numbers and near laps beyond 32 bits; `wraps.rs` has all of them.
+/// Near the last seq and where laps exceed 32 bits. `seq_wraparound.rs` covers every boundary.
 #[test]
-fn r06_counters_near_their_limits() {
+fn r06_counters_work_near_their_limits() {
     for first in [MAX_SEQ - 30, (1 << 32) * 8 - 5, (1 << 61) - 5, u64::from(u32::MAX) - 3] {
         let (publisher, mut subscriber) = Builder::new(8)
             .on_lag(OnLag::Oldest)
@@ -154,7 +154,7 @@ fn r06_counters_near_their_limits() {
     }
 }
 
-/// The obvious loops survive a lag: iterator and stream say it and go on, `recv_lossy` counts it.
+/// The obvious loops survive a lag: iterator and stream report it and continue; `recv_lossy` counts it.
 #[test]
 fn r07_loops_survive_a_lag() {
     must_end(|| {
@@ -182,9 +182,9 @@ fn r07_loops_survive_a_lag() {
     });
 }
 
-/// However many wait, a publish wakes a few, and nobody is woken twice before he has run.
+/// However many subscribers wait, a publish wakes at most two, and none is woken twice before it runs.
 #[test]
-fn r08_many_parked_and_a_tight_loop() {
+fn r08_a_publish_wakes_a_few_of_many_parked() {
     for count in [40, 400] {
         let (publisher, subscriber) = Builder::new(1_024).wake_watchdog(false).channel::<u64>().unwrap();
         let wake_counter = WakeCounter::new();
@@ -196,11 +196,11 @@ fn r08_many_parked_and_a_tight_loop() {
         let mut before = 0;
         for value in 0..500 {
             publisher.publish(value);
-            let rings = wake_counter.wakes();
-            assert!(rings - before <= 2, "one publish rang {}", rings - before);
-            before = rings;
+            let wakes = wake_counter.wakes();
+            assert!(wakes - before <= 2, "one publish woke {} waiters", wakes - before);
+            before = wakes;
         }
-        assert!(before <= count, "{before} rings for {count} waiters that never ran");
+        assert!(before <= count, "{before} wake-ups of {count} waiters that never ran");
         for waiting in &mut waiting {
             assert_eq!(waiting.poll_recv(&mut Context::from_waker(&waker)), Poll::Ready(Ok(0)));
         }
@@ -208,19 +208,19 @@ fn r08_many_parked_and_a_tight_loop() {
     }
 }
 
-/// A task that always finds something still lets the others on its runtime run.
+/// A task that always finds an event still lets the others on its runtime run.
 #[cfg(feature = "tokio")]
 #[test]
-fn r09_busy_receiver_yields() {
+fn r09_a_busy_receiver_yields() {
     must_end(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let (publisher, mut subscriber) = channel::<u64>(8);
             let stop = Arc::new(AtomicBool::new(false));
-            let told = Arc::clone(&stop);
+            let stopped = Arc::clone(&stop);
             let busy = tokio::spawn(async move {
                 let mut received = 0u64;
-                while !told.load(Ordering::Relaxed) {
+                while !stopped.load(Ordering::Relaxed) {
                     publisher.publish(received);
                     assert_eq!(subscriber.recv().await, Ok(received));
                     received += 1;
@@ -239,9 +239,9 @@ fn r09_busy_receiver_yields() {
     });
 }
 
-/// A million receives that are given up leave the memory as it was.
+/// A million cancelled receives do not grow memory.
 #[test]
-fn r10_a_million_abandoned_receives() {
+fn r10_cancelled_receives_leak_no_memory() {
     const ROUNDS: u64 = if cfg!(miri) { 100 } else { 500_000 };
     let (publisher, mut subscriber) = channel::<u64>(8);
     let wake_counter = WakeCounter::new();
@@ -262,37 +262,37 @@ fn r10_a_million_abandoned_receives() {
     assert_eq!(subscriber.try_recv(), Ok(1));
 }
 
-/// Wakers that publish or subscribe, when rung and when dropped.
+/// Wakers may publish and subscribe, when woken and when dropped.
 #[test]
-fn r11_wakers_that_use_the_channel() {
+fn r11_wakers_may_use_the_channel() {
     must_end(|| {
         let (publisher, subscriber) = channel::<u64>(64);
-        let rings = Arc::new(AtomicU64::new(0));
+        let wakes = Arc::new(AtomicU64::new(0));
         let mut waiting: Vec<_> = (0..5).map(|_| subscriber.clone()).collect();
         for waiting in &mut waiting {
-            let (ringing, dropping, rings) = (publisher.clone(), publisher.clone(), Arc::clone(&rings));
+            let (on_wake, on_drop, wakes) = (publisher.clone(), publisher.clone(), Arc::clone(&wakes));
             let waker = callback_waker(
                 move || {
-                    ringing.publish(100);
-                    drop(ringing.subscribe());
-                    rings.fetch_add(1, Ordering::SeqCst);
+                    on_wake.publish(100);
+                    drop(on_wake.subscribe());
+                    wakes.fetch_add(1, Ordering::SeqCst);
                 },
                 move || {
-                    dropping.publish(200);
-                    drop(dropping.subscribe_from(Start::Oldest));
+                    on_drop.publish(200);
+                    drop(on_drop.subscribe_from(Start::Oldest));
                 },
             );
             assert!(waiting.poll_recv(&mut Context::from_waker(&waker)).is_pending());
         }
         publisher.publish(1);
-        eventually("all are rung", || rings.load(Ordering::SeqCst) == 5);
+        eventually("all are woken", || wakes.load(Ordering::SeqCst) == 5);
         for waiting in &mut waiting {
             assert_eq!(waiting.try_recv(), Ok(1));
         }
     });
 }
 
-/// Its drop publishes another, which is plain.
+/// Publishes a message without an echo when it is dropped.
 struct Echo {
     _tracked: Tracked,
     echo: Mutex<Option<(WeakPublisher<Echo>, Tracked)>>,
@@ -313,7 +313,7 @@ impl Drop for Echo {
 
 /// A message whose drop publishes.
 #[test]
-fn r12_messages_whose_drop_publishes() {
+fn r12_a_message_may_publish_when_dropped() {
     must_end(|| {
         let counter = DropCounter::new();
         let (publisher, mut subscriber) = channel(4);
@@ -324,15 +324,15 @@ fn r12_messages_whose_drop_publishes() {
             });
             while subscriber.try_recv_ref().is_ok() {}
         }
-        assert!(publisher.next_seq() > 150, "no drop has published");
+        assert!(publisher.next_seq() > 150, "no drop has published a message");
         drop((publisher, subscriber));
         assert_eq!(counter.alive(), 0);
     });
 }
 
-/// Receivers that go, far behind, while senders race them.
+/// Subscribers that lag far behind are dropped while publishers race them.
 #[test]
-fn r13_lagging_receivers_are_dropped_under_load() {
+fn r13_dropping_lagging_receivers_touches_no_message() {
     must_end(|| {
         let counter = DropCounter::new();
         let (publisher, subscriber) = channel(8);
@@ -353,13 +353,13 @@ fn r13_lagging_receivers_are_dropped_under_load() {
             let mut lagging: Vec<Subscriber<Tracked>> = (0..50).map(|_| subscriber.clone()).collect();
             let _ = lagging[0].try_recv();
             let target = publisher.next_seq() + 500;
-            eventually("they lag by hundreds", || publisher.next_seq() > target);
+            eventually("the subscribers lag by hundreds", || publisher.next_seq() > target);
             drop(lagging);
         }
         stop.store(true, Ordering::Relaxed);
         join_all(writers);
         assert_eq!(publisher.subscriber_count(), 1);
-        // However far behind, a drop touches no message.
+        // However far behind the subscriber is, its drop touches no message.
         let alive = counter.alive();
         drop(subscriber);
         assert_eq!(counter.alive(), alive);
@@ -368,7 +368,7 @@ fn r13_lagging_receivers_are_dropped_under_load() {
     });
 }
 
-/// Its clone panics for one reader only.
+/// Its clone panics for one subscriber only.
 struct Picky(Arc<AtomicBool>);
 
 impl Clone for Picky {
@@ -380,9 +380,9 @@ impl Clone for Picky {
     }
 }
 
-/// A clone that panics fails that call; the message is received with the next.
+/// A clone that panics fails its call; the next call receives the message.
 #[test]
-fn r14_a_clone_that_panics() {
+fn r14_a_clone_that_panics_has_received_nothing() {
     let (publisher, mut unlucky) = channel(4);
     let mut lucky = unlucky.clone();
     let refuse = Arc::new(AtomicBool::new(true));
@@ -397,9 +397,9 @@ fn r14_a_clone_that_panics() {
     assert_eq!(unlucky.try_recv_seq().map(|(seq, _)| seq), Ok(2));
 }
 
-/// A closure that panics leaves a void that holds up nobody.
+/// A closure that panics leaves a void, which holds up nobody.
 #[test]
-fn r16_a_closure_that_panics() {
+fn r16_a_closure_that_panics_leaves_a_void() {
     must_end(|| {
         let (publisher, mut subscriber) = channel(4);
         let waiter = {
@@ -414,9 +414,9 @@ fn r16_a_closure_that_panics() {
     });
 }
 
-/// A batch that is dropped half-way has acknowledged what it gave.
+/// A batch that is dropped halfway has received exactly the events that it yielded.
 #[test]
-fn r17_a_half_read_batch() {
+fn r17_a_half_read_batch_counts_what_it_yielded() {
     let (publisher, mut subscriber) = channel(64);
     publisher.publish_batch(vec![7u64; 10]);
     let mut batch = subscriber.try_recv_batch(8).unwrap();
@@ -431,9 +431,9 @@ fn r17_a_half_read_batch() {
     assert_eq!(subscriber.position(), 5);
 }
 
-/// Published to nobody; who comes later gets the last of it.
+/// A later subscriber gets the retained part of what was published to nobody.
 #[test]
-fn r18_oldest_after_publishing_to_nobody() {
+fn r18_oldest_starts_at_the_retained_events() {
     for capacity in [1u64, 3, 64, 100, 999, 1_000, 1_001] {
         let (publisher, subscriber) = channel(capacity as usize);
         drop(subscriber);
@@ -446,9 +446,9 @@ fn r18_oldest_after_publishing_to_nobody() {
     }
 }
 
-/// Starting after something that is gone is one exact loss.
+/// Starting after an overwritten seq reports one exact loss.
 #[test]
-fn r19_after_what_was_overwritten() {
+fn r19_starting_after_an_overwritten_seq_is_one_exact_lag() {
     let (publisher, _subscriber) = Builder::new(16).on_lag(OnLag::Oldest).channel().unwrap();
     for value in 1..=100u64 {
         publisher.publish(value);
@@ -469,9 +469,9 @@ fn r19_after_what_was_overwritten() {
     }
 }
 
-/// Large messages, a large ring, many receivers: twice the ring and a little for each receiver. (`memory.rs` goes through laps.)
+/// Large messages, a large ring and many subscribers cost twice the ring and a little for each subscriber. (`memory.rs` covers many laps.)
 #[test]
-fn r20_large_messages_and_many_receivers() {
+fn r20_many_receivers_of_large_messages_cost_little_memory() {
     const CAPACITY: i64 = 4_096;
     const MESSAGE: i64 = 4_096;
     let before = live_bytes();

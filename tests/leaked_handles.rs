@@ -1,4 +1,4 @@
-//! Values whose destructor never runs: everything stays sound, and only what was forgotten is leaked.
+//! Handles, references and futures whose destructor never runs: everything stays sound, and only they are leaked.
 
 use std::future::Future;
 use std::mem::forget;
@@ -13,9 +13,9 @@ use testkit::wakers::WakeCounter;
 #[test]
 #[expect(
     clippy::forget_non_drop,
-    reason = "that a reference has no destructor of its own is nobody's promise"
+    reason = "no promise says that a reference has no destructor"
 )]
-fn forgotten_references_and_batches() {
+fn leaked_references_and_batches_are_sound() {
     let counter = DropCounter::new();
     let (publisher, mut subscriber) = channel(8);
     for round in 0..50 {
@@ -31,7 +31,7 @@ fn forgotten_references_and_batches() {
                 assert_eq!(batch.next().map(|value| value.id()), Some(at));
                 assert_eq!(batch.next().map(|value| value.id()), Some(at + 1));
                 forget(batch);
-                // What it gave counts as received, as if it had been dropped.
+                // The events that it yielded count as received, as if it had been dropped.
                 assert_eq!(subscriber.position(), at + 2);
             }
             1 => {
@@ -57,7 +57,7 @@ fn forgotten_references_and_batches() {
 }
 
 #[test]
-fn forgotten_waits() {
+fn leaked_waits_are_sound() {
     let (publisher, mut subscriber) = channel::<u64>(8);
     let wake_counter = WakeCounter::new();
     let waker = wake_counter.waker();
@@ -77,19 +77,19 @@ fn forgotten_waits() {
     }
     assert!(wake_counter.wakes() >= 25);
     drop((publisher, subscriber));
-    // The table of waiters went with the channel; the forgotten futures held no waker.
+    // The wait list was freed with the channel; the leaked futures held no waker.
     drop(waker);
     assert_eq!(Arc::strong_count(&wake_counter), 1);
 }
 
 #[test]
-fn forgotten_handles() {
+fn leaked_handles_are_sound() {
     let counter = DropCounter::new();
     let (publisher, mut subscriber) = channel(4);
     for id in 0..4 {
         publisher.publish(counter.value(id));
     }
-    // Its announced interval stays for ever, and publishers go round it.
+    // Its announced interval stays forever, and publishers divert around it.
     let mut lost = subscriber.clone();
     assert!(lost.try_recv().is_ok());
     forget(lost);
@@ -102,7 +102,7 @@ fn forgotten_handles() {
         Ok(subscriber.position() - 2)
     );
     assert!(counter.alive() <= 3 * 4);
-    // A forgotten publisher keeps the channel open.
+    // A leaked publisher keeps the channel open.
     forget(publisher.clone());
     drop(publisher);
     while subscriber.try_recv().is_ok() {}

@@ -1,6 +1,6 @@
-//! The memory bound: the ring's storage, the values in it, and what readers, publishers and held references add.
+//! The memory bound: the ring's storage, the values in it, and what subscribers, publishers and held references add.
 //!
-//! Everything here happens on one thread, so that thread's account of its allocations is exact.
+//! Everything happens on one thread, so its count of allocated bytes is exact.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 type Block = [u8; 4096];
 
-/// Twice the capacity in nodes of this type, a line of cache for each, and something for the channel itself.
+/// Twice the capacity in slots of this type, a cache line for each, and a constant for the channel itself.
 fn storage_bound<T>(capacity: usize) -> i64 {
     (2 * capacity * (size_of::<T>() + 64) + 16_384) as i64
 }
 
-/// What a subscriber or a publisher may add by itself.
+/// The bytes that one subscriber or publisher may add.
 const PER_HANDLE: i64 = 2_048;
 
-/// The bytes that came to stay during `body`.
+/// The bytes allocated during `body` and not freed by its end.
 fn grown<R>(body: impl FnOnce() -> R) -> (i64, R) {
     let before = live_bytes();
     let result = body();
@@ -39,7 +39,7 @@ fn fill(publisher: &Publisher<Block>, count: u64) {
 }
 
 #[test]
-fn an_idle_ring() {
+fn an_idle_ring_stays_within_the_storage_bound() {
     for capacity in [1, 2, 3, 100, 1_000] {
         let (bytes, channel) = grown(|| channel::<Block>(capacity));
         assert!(
@@ -51,7 +51,7 @@ fn an_idle_ring() {
 }
 
 #[test]
-fn nothing_stays_behind() {
+fn dropping_the_channel_frees_everything() {
     for capacity in [1, 7, 100] {
         let (bytes, ()) = grown(|| {
             let (publisher, mut subscriber) = channel::<Block>(capacity);
@@ -71,7 +71,7 @@ fn nothing_stays_behind() {
 
 /// R20 in full, lagging readers included.
 #[test]
-fn large_messages_large_ring_many_subscribers() {
+fn many_subscribers_of_a_large_ring_cost_little_memory() {
     const CAPACITY: usize = 4_096;
     let (bytes, (publisher, mut subscribers)) = grown(|| {
         let (publisher, subscriber) = channel::<Block>(CAPACITY);
@@ -85,7 +85,7 @@ fn large_messages_large_ring_many_subscribers() {
         let (more, ()) = grown(|| {
             fill(&publisher, CAPACITY as u64);
             for (index, subscriber) in subscribers.iter_mut().enumerate() {
-                // Some read everything, some a little, some nothing.
+                // Some subscribers read everything, some a little, some nothing.
                 for _ in 0..index % 3 * CAPACITY / 64 {
                     if let Ok(batch) = subscriber.try_recv_batch(64) {
                         batch.for_each(drop);
@@ -99,7 +99,7 @@ fn large_messages_large_ring_many_subscribers() {
 }
 
 #[test]
-fn values_on_the_heap_go_when_they_are_overwritten() {
+fn overwritten_values_free_their_heap_memory() {
     let counter = DropCounter::new();
     for capacity in [1u64, 5, 64, 300] {
         let (publisher, subscriber) = channel(capacity as usize);
@@ -114,7 +114,7 @@ fn values_on_the_heap_go_when_they_are_overwritten() {
 }
 
 #[test]
-fn readers_hold_at_most_what_they_announced() {
+fn readers_retain_at_most_what_they_announced() {
     let counter = DropCounter::new();
     let (publisher, subscriber) = channel(128);
     let mut readers: Vec<_> = (0..8).map(|_| subscriber.clone()).collect();
@@ -131,7 +131,7 @@ fn readers_hold_at_most_what_they_announced() {
     }
 }
 
-/// Keeps what `hold` takes for a thousand laps and returns the most that came to stay meanwhile.
+/// Holds what `hold` takes for `laps` laps and returns the most bytes that were in use meanwhile.
 fn while_held<R>(capacity: usize, laps: u64, hold: impl FnOnce(&mut Subscriber<Block>, &mut dyn FnMut()) -> R) -> i64 {
     let (publisher, mut subscriber) = channel::<Block>(capacity);
     let mut idle: Vec<_> = (0..4).map(|_| subscriber.clone()).collect();
@@ -144,20 +144,20 @@ fn while_held<R>(capacity: usize, laps: u64, hold: impl FnOnce(&mut Subscriber<B
             most = most.max(live_bytes() - before);
         }
     });
-    // Later publishes give back what the reference had held.
+    // Later publishes free what the reference had held.
     while subscriber.try_recv() != Err(TryRecvError::Empty) {}
     fill(&publisher, 6 * capacity as u64);
     let left = live_bytes() - before;
     assert!(
         left <= PER_HANDLE,
-        "{left} bytes are still there after the reference went"
+        "{left} bytes are still in use after the reference was dropped"
     );
     assert!(idle[0].try_recv().is_err());
     most
 }
 
 #[test]
-fn one_reference_held_for_many_laps() {
+fn a_reference_held_for_many_laps_costs_one_interval() {
     for (capacity, laps) in [(1, 2_000), (3, 1_000), (64, 300)] {
         let most = while_held(capacity, laps, |subscriber, publish| {
             let held = subscriber.try_recv_ref().unwrap();
@@ -170,7 +170,7 @@ fn one_reference_held_for_many_laps() {
 }
 
 #[test]
-fn one_reference_held_whatever_the_way_to_publish() {
+fn a_held_reference_costs_one_interval_for_every_way_to_publish() {
     type Publish = fn(&Publisher<Tracked>, Tracked);
     let ways: [Publish; 3] = [
         |publisher, value| drop_seq(publisher.publish(value)),
@@ -198,7 +198,7 @@ fn drop_seq(seq: u64) {
 }
 
 #[test]
-fn a_long_batch_beside_a_held_reference() {
+fn a_long_batch_beside_a_held_reference_stays_within_the_bound() {
     let counter = DropCounter::new();
     for capacity in [1usize, 4, 50] {
         let (publisher, mut subscriber) = channel(capacity);
@@ -219,7 +219,7 @@ fn a_long_batch_beside_a_held_reference() {
 }
 
 #[test]
-fn a_whole_batch_held_for_many_laps() {
+fn a_batch_held_for_many_laps_costs_one_interval() {
     for (capacity, laps) in [(8, 500), (64, 100), (200, 40)] {
         let most = while_held(capacity, laps, |subscriber, publish| {
             let held: Vec<&Block> = subscriber.try_recv_batch(64).unwrap().collect();
@@ -234,7 +234,7 @@ fn a_whole_batch_held_for_many_laps() {
 }
 
 #[test]
-fn a_publisher_stuck_for_many_laps() {
+fn a_publisher_stuck_for_many_laps_stays_within_the_bound() {
     for (capacity, laps) in [(1, 500), (8, 300), (64, 50)] {
         let (publisher, subscriber) = channel::<Block>(capacity);
         fill(&publisher, 3 * capacity as u64);
@@ -251,30 +251,30 @@ fn a_publisher_stuck_for_many_laps() {
         assert!(most <= bound, "capacity {capacity}: {most} > {bound}");
         fill(&publisher, 6 * capacity as u64);
         let left = live_bytes() - before;
-        assert!(left <= PER_HANDLE, "capacity {capacity}: {left} bytes stay");
+        assert!(left <= PER_HANDLE, "capacity {capacity}: {left} bytes are still in use");
         drop(subscriber);
     }
 }
 
-/// Does `cycle` many times; what it costs must not grow with that.
+/// Repeats `cycle` many times and checks that memory does not grow.
 fn flat(what: &str, mut cycle: impl FnMut()) {
     (0..100).for_each(|_| cycle());
     let (bytes, ()) = grown(|| (0..5_000).for_each(|_| cycle()));
-    assert!(bytes.abs() <= PER_HANDLE, "{what}: {bytes} bytes more");
+    assert!(bytes.abs() <= PER_HANDLE, "{what}: memory grew by {bytes} bytes");
 }
 
 #[test]
-fn handles_that_come_and_go() {
+fn creating_and_dropping_handles_does_not_grow_memory() {
     let (publisher, mut subscriber) = channel::<u64>(16);
     let waker = WakeCounter::new().waker();
     flat("publishers", || drop(publisher.clone()));
     flat("weak publishers", || drop(publisher.downgrade().upgrade()));
     flat("subscribers", || drop(publisher.subscribe_from(Start::Oldest)));
     flat("clones", || drop(subscriber.clone()));
-    flat("many at a time", || {
+    flat("many subscribers at a time", || {
         drop((0..20).map(|_| subscriber.clone()).collect::<Vec<_>>())
     });
-    flat("subscribers with something to read", || {
+    flat("subscribers with unread events", || {
         let mut fresh = subscriber.clone();
         publisher.publish(1);
         assert_eq!(fresh.try_recv(), Ok(1));
@@ -284,7 +284,7 @@ fn handles_that_come_and_go() {
         let mut wait = pin!(subscriber.recv());
         assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     });
-    flat("subscribers that leave while they wait", || {
+    flat("subscribers that are dropped while they wait", || {
         let mut fresh = publisher.subscribe();
         assert!(fresh.poll_recv(&mut Context::from_waker(&waker)).is_pending());
     });
@@ -294,7 +294,7 @@ fn handles_that_come_and_go() {
 }
 
 #[test]
-fn waiters_leave_no_waker_behind() {
+fn finished_and_cancelled_waits_leave_no_waker_behind() {
     let (publisher, subscriber) = channel::<u64>(16);
     let wake_counter = WakeCounter::new();
     let mut waiting: Vec<_> = (0..10).map(|_| subscriber.clone()).collect();
@@ -304,7 +304,7 @@ fn waiters_leave_no_waker_behind() {
             assert!(waiting.poll_recv(&mut Context::from_waker(&waker)).is_pending());
         }
     }
-    // One for each waiter at most, however often it was polled.
+    // At most one for each waiter, however often it was polled.
     assert!(Arc::strong_count(&wake_counter) <= 11);
     drop(waiting);
     assert_eq!(Arc::strong_count(&wake_counter), 1);

@@ -1,4 +1,4 @@
-//! User code that panics in the middle of a call: in closures, iterators, `Clone`, `Drop` and wakers. Only that call suffers.
+//! User code that panics within a call: in closures, iterators, `Clone`, `Drop` and wakers. Only that call is affected.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use testkit::threads::{block_on, eventually, must_end};
 use testkit::tracked::{DropCounter, Tracked};
 use testkit::wakers::{PanicsIn, WakeCounter, panicking_waker};
 
-/// All ids from here to what is Empty or Closed; fails on lag.
+/// The ids of all events up to `Empty` or `Closed`. Panics on lag.
 fn drain(subscriber: &mut Subscriber<Tracked>) -> Vec<u64> {
     std::iter::from_fn(|| match subscriber.try_recv() {
         Ok(value) => Some(value.id()),
@@ -24,7 +24,7 @@ fn drain(subscriber: &mut Subscriber<Tracked>) -> Vec<u64> {
 }
 
 #[test]
-fn closure_panics_leave_voids() {
+fn a_closure_that_panics_leaves_a_void() {
     let counter = DropCounter::new();
     let (publisher, mut subscriber) = channel(8);
     publisher.publish(counter.value(1));
@@ -45,7 +45,7 @@ fn closure_panics_leave_voids() {
 }
 
 #[test]
-fn a_fold_of_a_batch_panics() {
+fn a_panic_in_a_batch_fold_leaves_the_rest_unreceived() {
     let counter = DropCounter::new();
     let (publisher, mut subscriber) = channel(8);
     publisher.publish_batch([1, 2, 3, 4, 5, 6].map(|id| counter.value(id)));
@@ -57,14 +57,14 @@ fn a_fold_of_a_batch_panics() {
             }
         });
     });
-    // What the closure was given is received, as in a loop; the rest is not.
+    // As in a loop, the events passed to the closure are received, and the rest is not.
     assert_eq!(subscriber.position(), 4);
     assert_eq!(publisher.stats().slowest_position, Some(4));
     assert_eq!(drain(&mut subscriber), [4, 5, 6]);
 }
 
 #[test]
-fn closure_panic_wakes_who_waits_for_the_next() {
+fn a_void_does_not_hold_up_waiting_subscribers() {
     must_end(|| {
         let (publisher, mut subscriber) = channel(4);
         let waiting = thread::spawn(move || subscriber.recv_blocking());
@@ -76,7 +76,7 @@ fn closure_panic_wakes_who_waits_for_the_next() {
 }
 
 #[test]
-fn closure_panic_of_the_last_publisher_closes() {
+fn a_panic_that_drops_the_last_publisher_closes_the_channel() {
     must_end(|| {
         let (publisher, mut subscriber) = channel::<u8>(4);
         let waiting = thread::spawn(move || subscriber.recv_blocking());
@@ -86,7 +86,7 @@ fn closure_panic_of_the_last_publisher_closes() {
 }
 
 #[test]
-fn a_ring_of_nothing_but_voids() {
+fn a_ring_full_of_voids_is_empty() {
     let (publisher, mut subscriber) = channel::<u64>(3);
     let mut late = publisher.subscribe();
     for _ in 0..3 {
@@ -96,7 +96,7 @@ fn a_ring_of_nothing_but_voids() {
     for _ in 0..3 {
         must_panic(|| publisher.publish_with(|_| planned_panic()));
     }
-    // What was void and overwritten unseen counts as skipped.
+    // Voids that were overwritten unseen count as skipped.
     assert!(
         matches!(late.try_recv(), Err(TryRecvError::Lagged(lagged)) if lagged.first_missed == 1 && lagged.skipped == 3)
     );
@@ -111,7 +111,7 @@ fn a_ring_of_nothing_but_voids() {
     }
 }
 
-/// Yields `good` values, then does what `then` does.
+/// Yields `good` values, then calls `then`.
 struct Faulty<F> {
     counter: DropCounter,
     claims: usize,
@@ -149,8 +149,8 @@ fn batch_leaves(claims: usize, good: u64, panics: bool, received: u64, void: u64
         good,
         then: || if panics { planned_panic() } else { None },
     };
-    let told = may_panic(|| publisher.publish_batch(faulty));
-    assert_eq!(told.is_none(), panics);
+    let outcome = may_panic(|| publisher.publish_batch(faulty));
+    assert_eq!(outcome.is_none(), panics);
     publisher.publish(counter.value(99));
     let ids = drain(&mut subscriber);
     assert_eq!(
@@ -164,7 +164,7 @@ fn batch_leaves(claims: usize, good: u64, panics: bool, received: u64, void: u64
 }
 
 #[test]
-fn batch_iterators_that_break_their_word() {
+fn a_batch_iterator_with_a_wrong_length_leaves_voids() {
     batch_leaves(5, 2, false, 2, 3);
     batch_leaves(5, 2, true, 2, 3);
     batch_leaves(5, 0, true, 0, 5);
@@ -173,7 +173,7 @@ fn batch_iterators_that_break_their_word() {
     batch_leaves(usize::MAX, 3, true, 0, 0);
 }
 
-/// Its clone panics while the fuse is lit.
+/// Its clone panics while the fuse is set.
 #[derive(Debug)]
 struct Touchy {
     tracked: Tracked,
@@ -192,7 +192,7 @@ impl Clone for Touchy {
     }
 }
 
-/// Lights the fuse during one receive and looks at what the subscriber does after it.
+/// Makes `clone` panic during one receive, and checks the subscriber's state after it.
 fn clone_panics_in(receive: impl Fn(&mut Subscriber<Touchy>)) {
     let counter = DropCounter::new();
     let lit = Arc::new(AtomicBool::new(false));
@@ -211,7 +211,7 @@ fn clone_panics_in(receive: impl Fn(&mut Subscriber<Touchy>)) {
     lit.store(false, Ordering::SeqCst);
     let stats = subscriber.stats();
     assert_eq!(stats.received + stats.skipped + stats.void, subscriber.position() - 1);
-    // Nothing vanishes: what was not handed out is handed out now.
+    // No event is lost: the next receive returns the one that was not returned.
     assert_eq!(subscriber.position(), 1);
     for id in [1, 2] {
         assert_eq!(subscriber.try_recv().unwrap().tracked.id(), id);
@@ -228,7 +228,7 @@ fn clone_panics_in(receive: impl Fn(&mut Subscriber<Touchy>)) {
 }
 
 #[test]
-fn clone_panics() {
+fn a_clone_that_panics_has_received_nothing() {
     clone_panics_in(|subscriber| drop(subscriber.try_recv()));
     clone_panics_in(|subscriber| drop(subscriber.try_recv_seq()));
     clone_panics_in(|subscriber| drop(subscriber.recv_blocking()));
@@ -240,7 +240,7 @@ fn clone_panics() {
     clone_panics_in(|subscriber| drop(subscriber.try_iter().next()));
 }
 
-/// Its drop panics if it is armed (and if the thread does not panic already).
+/// Its drop panics if it is armed, unless the thread is already panicking.
 struct Grenade {
     tracked: Tracked,
     armed: bool,
@@ -255,7 +255,7 @@ impl Drop for Grenade {
 }
 
 #[test]
-fn drop_panics_when_a_value_is_displaced() {
+fn a_publish_succeeds_although_the_displaced_value_panics() {
     let counter = DropCounter::new();
     for capacity in [1, 2, 3, 8, 20] {
         let (publisher, mut subscriber) = channel(capacity);
@@ -266,12 +266,12 @@ fn drop_panics_when_a_value_is_displaced() {
                 armed: seq % 3 == 0,
             };
             panics += usize::from(may_panic(|| publisher.publish(grenade)).is_none());
-            // The value is published even though the call failed over the value it displaced.
+            // The value is published although dropping the displaced value made the call panic.
             let held = subscriber.try_recv_ref().unwrap();
             assert_eq!((held.seq(), held.tracked.id()), (expected, seq));
             expected += 1;
         }
-        assert!(panics > 0, "nothing was ever displaced");
+        assert!(panics > 0, "no armed value was displaced");
         assert_eq!(publisher.stats().published, 200);
         assert_eq!(subscriber.stats().received, 200);
         drop(publisher);
@@ -281,7 +281,7 @@ fn drop_panics_when_a_value_is_displaced() {
 }
 
 #[test]
-fn drop_panics_in_the_middle_of_a_batch() {
+fn a_batch_is_published_although_displaced_values_panic() {
     let counter = DropCounter::new();
     let (publisher, mut subscriber) = channel(8);
     let mut ids = 0..;
@@ -315,7 +315,7 @@ fn drop_panics_in_the_middle_of_a_batch() {
 }
 
 #[test]
-fn drop_panics_at_the_end_of_the_channel() {
+fn dropping_the_channel_drops_every_value_although_some_panic() {
     let counter = DropCounter::new();
     for armed in [0..1u64, 3..4, 0..8, 7..8] {
         let (publisher, subscriber) = channel(8);
@@ -331,70 +331,70 @@ fn drop_panics_at_the_end_of_the_channel() {
     }
 }
 
-/// One waiter with a hostile waker, three with good ones: all three get every message.
+/// One waiter has a waker that panics, three have sound ones: these three receive every message.
 fn bad_waker_among_good_ones(fault: PanicsIn, wake: Wake) {
     must_end(move || {
         let (publisher, subscriber) = Builder::new(8).wake(wake).channel::<u64>().unwrap();
-        let mut victims: Vec<_> = (0..3).map(|_| subscriber.clone()).collect();
-        let bells: Vec<_> = victims.iter().map(|_| WakeCounter::new()).collect();
-        let mut odd = subscriber;
+        let mut others: Vec<_> = (0..3).map(|_| subscriber.clone()).collect();
+        let wake_counters: Vec<_> = others.iter().map(|_| WakeCounter::new()).collect();
+        let mut faulty = subscriber;
         let handles = {
             let (waker, handles) = panicking_waker(fault);
             for round in 1..=20 {
-                let odd_first = round % 2 == 0;
-                if odd_first {
-                    may_panic(|| odd.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+                let faulty_first = round % 2 == 0;
+                if faulty_first {
+                    may_panic(|| faulty.poll_recv(&mut Context::from_waker(&waker)).is_pending());
                 }
-                let seen: Vec<_> = bells.iter().map(|wake_counter| wake_counter.wakes()).collect();
-                for (victim, wake_counter) in victims.iter_mut().zip(&bells) {
+                let seen: Vec<_> = wake_counters.iter().map(|wake_counter| wake_counter.wakes()).collect();
+                for (other, wake_counter) in others.iter_mut().zip(&wake_counters) {
                     let waker = wake_counter.waker();
-                    assert!(victim.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+                    assert!(other.poll_recv(&mut Context::from_waker(&waker)).is_pending());
                 }
-                if !odd_first {
-                    may_panic(|| odd.poll_recv(&mut Context::from_waker(&waker)).is_pending());
+                if !faulty_first {
+                    may_panic(|| faulty.poll_recv(&mut Context::from_waker(&waker)).is_pending());
                 }
                 may_panic(|| publisher.publish(round));
                 assert_eq!(publisher.next_seq(), round + 1);
-                for ((victim, wake_counter), seen) in victims.iter_mut().zip(&bells).zip(seen) {
+                for ((other, wake_counter), seen) in others.iter_mut().zip(&wake_counters).zip(seen) {
                     wake_counter.wait_beyond(seen);
-                    assert_eq!(victim.try_recv(), Ok(round));
+                    assert_eq!(other.try_recv(), Ok(round));
                 }
-                may_panic(|| assert_eq!(odd.try_recv(), Ok(round)));
-                if odd.position() == round {
-                    // The panic came out of the receive itself, through a waker that was let go there.
-                    assert_eq!(odd.try_recv(), Ok(round));
+                may_panic(|| assert_eq!(faulty.try_recv(), Ok(round)));
+                if faulty.position() == round {
+                    // The receive itself panicked, because it dropped the waker.
+                    assert_eq!(faulty.try_recv(), Ok(round));
                 }
             }
             may_panic(|| drop(waker));
             handles
         };
-        may_panic(|| drop(odd));
-        drop((publisher, victims));
-        // A ring may still be under way on the ringer's thread.
+        may_panic(|| drop(faulty));
+        drop((publisher, others));
+        // The watchdog thread may still be waking.
         eventually("no waker is left behind", || handles.load(Ordering::SeqCst) == 0);
     });
 }
 
 #[test]
-fn waker_panics_when_rung() {
+fn a_waker_that_panics_when_woken_harms_no_other() {
     bad_waker_among_good_ones(PanicsIn::Wake, Wake::Cascade);
     bad_waker_among_good_ones(PanicsIn::Wake, Wake::All);
 }
 
 #[test]
-fn waker_panics_when_cloned() {
+fn a_waker_that_panics_when_cloned_harms_no_other() {
     bad_waker_among_good_ones(PanicsIn::Clone, Wake::Cascade);
     bad_waker_among_good_ones(PanicsIn::Clone, Wake::All);
 }
 
 #[test]
-fn waker_panics_when_dropped() {
+fn a_waker_that_panics_when_dropped_harms_no_other() {
     bad_waker_among_good_ones(PanicsIn::Drop, Wake::Cascade);
     bad_waker_among_good_ones(PanicsIn::Drop, Wake::All);
 }
 
 #[test]
-fn a_cancelled_wait_whose_waker_panics_in_drop() {
+fn a_cancelled_wait_leaves_no_waker_behind_although_its_drop_panics() {
     let (publisher, mut subscriber) = channel::<u64>(4);
     let (waker, handles) = panicking_waker(PanicsIn::Drop);
     for _ in 0..10 {
@@ -414,15 +414,15 @@ fn a_cancelled_wait_whose_waker_panics_in_drop() {
 }
 
 #[test]
-fn close_rings_everybody_although_some_wakers_panic() {
+fn close_wakes_everybody_although_some_wakers_panic() {
     must_end(|| {
         let (publisher, subscriber) = channel::<u64>(4);
-        let mut odd: Vec<_> = (0..3)
+        let mut faulty: Vec<_> = (0..3)
             .map(|_| (subscriber.clone(), panicking_waker(PanicsIn::Wake).0))
             .collect();
         let mut good: Vec<_> = (0..3).map(|_| (subscriber.clone(), WakeCounter::new())).collect();
-        for ((odd, bad), (good, wake_counter)) in odd.iter_mut().zip(&mut good) {
-            assert!(odd.poll_recv(&mut Context::from_waker(bad)).is_pending());
+        for ((faulty, bad), (good, wake_counter)) in faulty.iter_mut().zip(&mut good) {
+            assert!(faulty.poll_recv(&mut Context::from_waker(bad)).is_pending());
             assert!(
                 good.poll_recv(&mut Context::from_waker(&wake_counter.waker()))
                     .is_pending()
@@ -433,14 +433,14 @@ fn close_rings_everybody_although_some_wakers_panic() {
             wake_counter.wait_beyond(0);
             assert_eq!(good.try_recv(), Err(TryRecvError::Closed));
         }
-        for (odd, _) in &mut odd {
-            assert_eq!(odd.try_recv(), Err(TryRecvError::Closed));
+        for (faulty, _) in &mut faulty {
+            assert_eq!(faulty.try_recv(), Err(TryRecvError::Closed));
         }
     });
 }
 
 #[test]
-fn a_reader_that_panics_with_a_reference_in_hand_lets_it_go() {
+fn a_panicking_reader_releases_its_reference() {
     let counter = DropCounter::new();
     let (publisher, mut subscriber): (Publisher<Tracked>, _) = channel(4);
     for id in 1..=4 {
@@ -466,12 +466,12 @@ fn a_reader_that_panics_with_a_reference_in_hand_lets_it_go() {
 }
 
 #[test]
-fn wrong_arguments_are_refused() {
+fn invalid_arguments_panic() {
     assert!(!panic_message(|| channel::<u8>(0)).is_empty());
     assert!(!panic_message(|| channel::<u8>(usize::MAX)).is_empty());
     let wake_counter = WakeCounter::new();
     let (_publisher, mut subscriber) = channel::<u8>(1);
     let waker = wake_counter.waker();
     assert_eq!(subscriber.poll_recv(&mut Context::from_waker(&waker)), Poll::Pending);
-    assert_eq!(wake_counter.wakes(), 0, "nothing happened that could ring");
+    assert_eq!(wake_counter.wakes(), 0, "no call could wake anybody");
 }

@@ -1,4 +1,4 @@
-//! Types of every shape: without size, large, over-aligned, without `Clone`, with and without `Drop`.
+//! Types of every shape: zero-sized, large, over-aligned, without `Clone`, with and without `Drop`.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -34,7 +34,7 @@ fn travels<T: Clone + Debug + PartialEq + Send + Sync + 'static>(make: impl Fn(u
             }
         }
         let Err(TryRecvError::Lagged(lagged)) = lagging.try_recv() else {
-            panic!("it has lagged");
+            panic!("the subscriber lags");
         };
         assert_eq!(block_on(lagging.recv()), Ok(make(lagged.resume_at - 1)));
         drop(publisher);
@@ -43,13 +43,13 @@ fn travels<T: Clone + Debug + PartialEq + Send + Sync + 'static>(make: impl Fn(u
 }
 
 #[test]
-fn without_size() {
+fn zero_sized_values_work() {
     travels(|_| ());
     travels(|_| [0u64; 0]);
 }
 
 #[test]
-fn small_and_odd() {
+fn small_and_odd_sizes_work() {
     travels(|number| number as u8);
     travels(|number| number % 2 == 0);
     travels(|number| NonZeroU8::new(number as u8));
@@ -59,13 +59,13 @@ fn small_and_odd() {
 }
 
 #[test]
-fn large() {
+fn large_values_work() {
     travels(|number| [number as u8; 4096]);
     travels(|number| Box::new([number; 512]));
 }
 
 #[test]
-fn on_the_heap() {
+fn heap_allocated_values_work() {
     travels(|number| number.to_string());
     travels(|number| vec![number; number as usize % 10]);
     travels(Arc::new);
@@ -88,7 +88,7 @@ fn is_aligned<T>(value: &T) {
 }
 
 #[test]
-fn over_aligned() {
+fn over_aligned_values_work() {
     travels(|number| TwoLines(number as u8));
     travels(Page);
     travels(|_| AlignedNothing);
@@ -96,7 +96,7 @@ fn over_aligned() {
 
 fn stays_aligned<T: Send + Sync + 'static>(make: impl Fn(u64) -> T) {
     let (publisher, mut subscriber) = channel(5);
-    // A reader in the way, so that some values take the way round.
+    // A held reference, so that some values are diverted to overflow cells.
     let mut holder = subscriber.clone();
     publisher.publish(make(0));
     let held = holder.try_recv_ref().unwrap();
@@ -112,19 +112,19 @@ fn stays_aligned<T: Send + Sync + 'static>(make: impl Fn(u64) -> T) {
 }
 
 #[test]
-fn references_point_to_aligned_places() {
+fn references_are_aligned() {
     stays_aligned(|number| TwoLines(number as u8));
     stays_aligned(Page);
     stays_aligned(|_| AlignedNothing);
     stays_aligned(|number| number as u16);
 }
 
-/// Neither `Clone` nor `Copy`: it can only be read where it lies.
+/// Neither `Clone` nor `Copy`: it can only be read in place.
 #[derive(Debug)]
 struct Unique(u64);
 
 #[test]
-fn without_clone_by_reference() {
+fn values_without_clone_are_read_by_reference() {
     let (publisher, mut subscriber) = channel::<Unique>(4);
     publisher.publish(Unique(1));
     publisher.publish_batch([Unique(2), Unique(3)]);
@@ -141,7 +141,7 @@ fn without_clone_by_reference() {
 }
 
 #[test]
-fn trait_objects_and_closures() {
+fn trait_objects_and_closures_work() {
     type Job = Box<dyn Fn(u64) -> u64 + Send + Sync>;
     let (publisher, subscriber) = channel::<Job>(8);
     let workers: Vec<_> = (0..3)
@@ -165,7 +165,7 @@ fn trait_objects_and_closures() {
 
 static NOTHINGS: AtomicI64 = AtomicI64::new(0);
 
-/// Has no size, and is counted.
+/// A zero-sized type that counts its instances.
 #[derive(Debug)]
 struct CountedNothing;
 
@@ -189,7 +189,7 @@ impl Drop for CountedNothing {
 }
 
 #[test]
-fn without_size_and_dropped_once() {
+fn zero_sized_values_are_dropped_once() {
     let (publisher, mut subscriber) = channel(3);
     let mut holder = subscriber.clone();
     publisher.publish(CountedNothing::new());
@@ -205,7 +205,7 @@ fn without_size_and_dropped_once() {
 }
 
 #[test]
-fn references_of_one_batch_are_different_places() {
+fn references_of_one_batch_have_different_addresses() {
     let (publisher, mut subscriber) = channel::<u64>(64);
     publisher.publish_batch(vec![7; 64]);
     let mut places = HashSet::new();
@@ -216,7 +216,7 @@ fn references_of_one_batch_are_different_places() {
 }
 
 #[test]
-fn every_capacity_up_to_two_hundred() {
+fn every_capacity_up_to_two_hundred_works() {
     for capacity in 1..=200 {
         let (publisher, mut subscriber) = channel::<String>(capacity);
         assert_eq!(publisher.capacity(), capacity);

@@ -1,4 +1,4 @@
-//! The README shows an example that compiles: it is the text of `examples/embed.rs`, which `.ci/test` also runs.
+//! The first Rust example of the README is the text of `examples/embed.rs`, which `.ci/test` also runs.
 
 #[test]
 fn the_readme_shows_the_example() {

@@ -1,4 +1,4 @@
-//! User code that calls back into the channel from where it is called: from `Drop`, `Clone`, wakers, closures, iterators.
+//! User code that calls into the same channel from `Drop`, `Clone`, wakers, closures and iterators.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ impl Drop for Hooked {
     }
 }
 
-/// Publishes hooked values until each hook has run, then checks that every value is dropped once.
+/// Publishes values whose drop calls `act` until each has run, then checks that every value is dropped once.
 fn values_whose_drop(act: impl Fn(&Publisher<Hooked>) + Send + Sync + 'static) {
     must_end(move || {
         let counter = DropCounter::new();
@@ -49,7 +49,7 @@ fn values_whose_drop(act: impl Fn(&Publisher<Hooked>) + Send + Sync + 'static) {
                 let (weak, act, ran) = (publisher.downgrade(), Arc::clone(&act), Arc::clone(&ran));
                 publisher.publish(Hooked::new(counter.value(id), move || {
                     ran.fetch_add(1, Ordering::SeqCst);
-                    // The channel is closed when the last of them go.
+                    // The channel is closed when the last values are dropped.
                     if let Some(publisher) = weak.upgrade() {
                         act(&publisher);
                     }
@@ -68,7 +68,7 @@ fn values_whose_drop(act: impl Fn(&Publisher<Hooked>) + Send + Sync + 'static) {
 }
 
 #[test]
-fn drop_publishes() {
+fn a_value_may_publish_when_dropped() {
     let counter = DropCounter::new();
     values_whose_drop(move |publisher| {
         publisher.publish(Hooked::plain(counter.value(1_000)));
@@ -76,7 +76,7 @@ fn drop_publishes() {
 }
 
 #[test]
-fn drop_publishes_a_whole_lap() {
+fn a_value_may_publish_a_whole_lap_when_dropped() {
     let counter = DropCounter::new();
     values_whose_drop(move |publisher| {
         let batch: Vec<_> = (0..20).map(|id| Hooked::plain(counter.value(id))).collect();
@@ -85,7 +85,7 @@ fn drop_publishes_a_whole_lap() {
 }
 
 #[test]
-fn drop_subscribes_receives_and_unsubscribes() {
+fn a_value_may_subscribe_and_receive_when_dropped() {
     values_whose_drop(|publisher| {
         let mut subscriber = publisher.subscribe_from(Start::Oldest);
         if let Ok(held) = subscriber.try_recv_ref() {
@@ -98,7 +98,7 @@ fn drop_subscribes_receives_and_unsubscribes() {
 }
 
 #[test]
-fn values_that_hold_handles_of_their_own_channel() {
+fn values_may_hold_handles_of_their_own_channel() {
     enum Handle {
         Nothing,
         Publisher(Publisher<Handle>),
@@ -114,7 +114,7 @@ fn values_that_hold_handles_of_their_own_channel() {
                 _ => Handle::Weak(publisher.downgrade()),
             });
         }
-        // Overwriting them all drops the handles, inside publish.
+        // Overwriting the values drops the handles inside `publish`.
         for _ in 0..20 {
             publisher.publish(Handle::Nothing);
         }
@@ -129,14 +129,14 @@ fn values_that_hold_handles_of_their_own_channel() {
                     Handle::Weak(weak) => assert!(weak.upgrade().is_none()),
                 },
                 Err(TryRecvError::Closed) => break,
-                Err(TryRecvError::Empty) => panic!("closed is closed"),
+                Err(TryRecvError::Empty) => panic!("Empty on a closed channel"),
                 Err(TryRecvError::Lagged(_)) => {}
             }
         }
     });
 }
 
-/// Its clone publishes many laps before it looks at its own value.
+/// Its clone publishes many laps before it reads its own value.
 struct Publishing {
     tracked: Tracked,
     publisher: Option<WeakPublisher<Publishing>>,
@@ -160,7 +160,7 @@ impl Clone for Publishing {
 }
 
 #[test]
-fn clone_publishes_many_laps() {
+fn a_clone_may_publish_many_laps() {
     must_end(|| {
         let counter = DropCounter::new();
         for capacity in [1, 2, 5, 16] {
@@ -186,7 +186,7 @@ fn clone_publishes_many_laps() {
 }
 
 #[test]
-fn closures_call_back() {
+fn closures_may_use_the_channel() {
     must_end(|| {
         for capacity in [1u64, 2, 3, 8] {
             let (publisher, mut subscriber) = channel::<u64>(capacity as usize);
@@ -215,7 +215,7 @@ fn closures_call_back() {
                 }
             })
             .collect();
-            // Each value in its place; a small ring holds only the last of them.
+            // Each value has its own seq; a small ring retains only the last ones.
             assert_eq!(got, expected[6 - got.len()..]);
             assert_eq!(got.len() as u64, capacity.min(6));
         }
@@ -223,7 +223,7 @@ fn closures_call_back() {
 }
 
 #[test]
-fn a_closure_drops_every_other_handle() {
+fn a_closure_may_drop_every_other_handle() {
     must_end(|| {
         let (publisher, subscriber) = channel::<u64>(4);
         let other = publisher.clone();
@@ -244,7 +244,7 @@ fn a_closure_drops_every_other_handle() {
 }
 
 #[test]
-fn batch_iterators_call_back() {
+fn batch_iterators_may_use_the_channel() {
     must_end(|| {
         for capacity in [1usize, 4, 64] {
             let (publisher, mut subscriber) = channel::<u64>(capacity);
@@ -254,7 +254,7 @@ fn batch_iterators_call_back() {
                 while reader.try_recv().is_ok() {}
                 u64::from(number)
             }));
-            // The batch claimed its ten first; what the iterator published came after.
+            // The batch claimed its ten seqs first; the events that the iterator published follow.
             assert_eq!(seqs, 1..11);
             assert_eq!(publisher.next_seq(), 21);
             let mut last = 0;
@@ -273,7 +273,7 @@ fn batch_iterators_call_back() {
     });
 }
 
-/// What the wakers below do to the channel.
+/// What the wakers below do with the channel.
 type Act = fn(&WeakPublisher<u64>);
 
 const ACTS: [Act; 3] = [
@@ -303,7 +303,7 @@ const ACTS: [Act; 3] = [
 ];
 
 #[test]
-fn wakers_call_back_when_rung_and_when_dropped() {
+fn wakers_may_use_the_channel_when_woken_and_when_dropped() {
     must_end(|| {
         for wake in [Wake::Cascade, Wake::All] {
             for (ring, drop_act) in ACTS
@@ -318,23 +318,23 @@ fn wakers_call_back_when_rung_and_when_dropped() {
 
 fn call_back(wake: Wake, ring: Act, on_drop: Act) {
     let (publisher, subscriber) = Builder::new(32).wake(wake).channel::<u64>().unwrap();
-    let rings = Arc::new(AtomicU64::new(0));
+    let wakes = Arc::new(AtomicU64::new(0));
     let mut waiting: Vec<_> = (0..6).map(|_| subscriber.clone()).collect();
     for waiting in &mut waiting {
-        let (rung, dropped, rings) = (publisher.downgrade(), publisher.downgrade(), Arc::clone(&rings));
+        let (on_wake, dropped, wakes) = (publisher.downgrade(), publisher.downgrade(), Arc::clone(&wakes));
         let on_ring = move || {
-            rings.fetch_add(1, Ordering::SeqCst);
-            ring(&rung);
+            wakes.fetch_add(1, Ordering::SeqCst);
+            ring(&on_wake);
         };
         let waker = callback_waker(on_ring, move || on_drop(&dropped));
         assert_eq!(waiting.poll_recv(&mut Context::from_waker(&waker)), Poll::Pending);
     }
     publisher.publish(1);
-    eventually("every waiter is rung", || rings.load(Ordering::SeqCst) >= 6);
+    eventually("every waiter is woken", || wakes.load(Ordering::SeqCst) >= 6);
     for waiting in &mut waiting {
         assert_eq!(waiting.try_recv(), Ok(1));
     }
-    // Replacing a waker, cancelling a wait and closing drop wakers too.
+    // Replacing a waker, cancelling a wait and closing also drop wakers.
     for waiting in &mut waiting {
         while waiting.try_recv().is_ok() {}
         for _ in 0..3 {
@@ -356,7 +356,7 @@ fn call_back(wake: Wake, ring: Act, on_drop: Act) {
 }
 
 #[test]
-fn a_waker_that_drops_the_other_waiters() {
+fn a_waker_may_drop_the_other_waiters() {
     must_end(|| {
         let (publisher, subscriber) = Builder::new(4).wake(Wake::All).channel::<u64>().unwrap();
         let waiting: Arc<Mutex<Vec<Subscriber<u64>>>> = Arc::default();
@@ -368,6 +368,6 @@ fn a_waker_that_drops_the_other_waiters() {
             waiting.lock().unwrap().push(one);
         }
         publisher.publish(1);
-        eventually("the others are gone", || publisher.subscriber_count() == 1);
+        eventually("the other waiters are dropped", || publisher.subscriber_count() == 1);
     });
 }

@@ -1,4 +1,4 @@
-//! Random sequences of operations on one thread, against a plain sequential reference that foretells every answer.
+//! Random sequences of operations on one thread, compared with a plain sequential reference that predicts every result.
 //!
 //! More cases or other seeds: `PROPTEST_CASES=20000 PROPTEST_RNG_SEED=7 cargo test --test reference_model`.
 
@@ -20,7 +20,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use crate::ops::script;
 use crate::rig::Rig;
 
-/// The same cases in every run, unless the environment asks for others.
+/// The same cases in every run, unless the environment sets others.
 fn config(cases: u32) -> Config {
     let mut config = Config::default();
     if std::env::var_os("PROPTEST_CASES").is_none() {

@@ -1,4 +1,4 @@
-//! A subscriber leads to its ring: others can be made from it, at any start, also when every publisher is gone.
+//! A subscriber can create others on its ring, at any start, even when every publisher is gone.
 
 use doorbell::ring::{Lagged, Start, Subscriber, TryRecvError, channel};
 
@@ -18,7 +18,7 @@ fn check(subscriber: &Subscriber<u64>, end: TryRecvError) {
 }
 
 #[test]
-fn from_every_start() {
+fn a_subscriber_can_resubscribe_from_every_start() {
     let (publisher, subscriber) = channel(4);
     publisher.publish_batch([1, 2, 3, 4, 5, 6]);
     check(&subscriber, TryRecvError::Empty);

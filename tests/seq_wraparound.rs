@@ -1,4 +1,4 @@
-//! Sequence numbers near every boundary: powers of two, multiples of the capacity, the documented end.
+//! Seqs near every boundary: powers of two, multiples of the capacity, and `MAX_SEQ`.
 
 use doorbell::ring::{
     BuildError, Builder, Lagged, MAX_SEQ, OnLag, Publisher, Start, Subscriber, TryRecvError, channel,
@@ -13,7 +13,7 @@ fn make(capacity: usize, first_seq: u64) -> (Publisher<u64>, Subscriber<u64>) {
         .unwrap()
 }
 
-/// A walk over every kind of step, with values that equal their seqs; uses `5 * capacity + 4` seqs.
+/// Performs every kind of operation, with values that equal their seqs. Uses `5 * capacity + 4` seqs.
 fn tour(capacity: usize, first: u64) {
     let span = capacity as u64;
     let (publisher, mut subscriber) = make(capacity, first);
@@ -23,12 +23,12 @@ fn tour(capacity: usize, first: u64) {
         (first, first, first)
     );
     assert_eq!(subscriber.try_recv(), Err(TryRecvError::Empty));
-    // In step.
+    // Every event is received before the next is published.
     for seq in first..first + 2 * span {
         assert_eq!(publisher.publish_with(|seq| seq), seq);
         assert_eq!(subscriber.try_recv_seq(), Ok((seq, seq)));
     }
-    // Lapped exactly, and told exactly.
+    // The subscriber is lapped, and its lag is exact.
     let next = publisher.next_seq();
     let lost = Lagged {
         skipped: span,
@@ -38,7 +38,7 @@ fn tour(capacity: usize, first: u64) {
     assert_eq!(lagging.try_recv(), Err(TryRecvError::Lagged(lost)));
     assert_eq!(lagging.try_recv_seq(), Ok((first + span, first + span)));
     assert_eq!(lagging.backlog(), span - 1);
-    // A batch over the boundary, with voids.
+    // A batch across the boundary, with voids.
     must_panic(|| publisher.publish_with(|_| planned_panic()));
     let values: Vec<_> = (next + 1..next + 1 + span).collect();
     assert_eq!(publisher.publish_batch(values), next + 1..next + 1 + span);
@@ -52,14 +52,14 @@ fn tour(capacity: usize, first: u64) {
         }
     }
     assert_eq!(seq, next + 1 + span);
-    // The void was lost before `subscriber` came to it.
+    // The void was lost before `subscriber` reached it.
     let lost = Lagged {
         skipped: 1,
         first_missed: next,
         resume_at: next + 1,
     };
     assert_eq!(subscriber.try_recv(), Err(TryRecvError::Lagged(lost)));
-    // A reference held for a lap.
+    // A reference is held for a lap.
     let held = subscriber.try_recv_ref().unwrap();
     let next = publisher.next_seq();
     for seq in next..next + 2 * span {
@@ -72,7 +72,7 @@ fn tour(capacity: usize, first: u64) {
         resume_at: next + span,
     };
     assert_eq!(subscriber.try_recv(), Err(TryRecvError::Lagged(lost)));
-    // After something.
+    // `Start::After`.
     let mut after = publisher.subscribe_from(Start::After(next + 2 * span));
     assert_eq!(after.try_recv(), Err(TryRecvError::Empty));
     assert_eq!(publisher.publish(1), next + 2 * span);
@@ -96,7 +96,7 @@ fn tour(capacity: usize, first: u64) {
 const CAPACITIES: [usize; 10] = [1, 2, 3, 4, 5, 7, 8, 63, 64, 100];
 
 #[test]
-fn near_the_beginning_and_small_multiples_of_the_capacity() {
+fn every_operation_works_near_small_multiples_of_the_capacity() {
     for capacity in CAPACITIES {
         for first in (1..40).chain((2..6).flat_map(|laps| {
             let boundary = capacity as u64 * laps;
@@ -108,7 +108,7 @@ fn near_the_beginning_and_small_multiples_of_the_capacity() {
 }
 
 #[test]
-fn near_powers_of_two() {
+fn every_operation_works_near_powers_of_two() {
     for capacity in CAPACITIES {
         for bits in [7, 8, 15, 16, 24, 30, 31, 32, 33, 47, 48, 53, 60, 61] {
             let boundary = 1u64 << bits;
@@ -120,9 +120,9 @@ fn near_powers_of_two() {
 }
 
 #[test]
-fn near_laps_that_overflow_thirty_two_bits() {
+fn every_operation_works_where_laps_overflow_32_bits() {
     for capacity in CAPACITIES {
-        // The storage has some whole number of slots between the capacity and its double.
+        // The number of slots is between the capacity and twice the capacity.
         for slots in capacity as u64 + 1..=2 * capacity as u64 {
             for laps in [1u64 << 8, 1 << 16, 1 << 31, 1 << 32, 1 << 33] {
                 tour(capacity, slots * laps - 2);
@@ -132,7 +132,7 @@ fn near_laps_that_overflow_thirty_two_bits() {
 }
 
 #[test]
-fn near_the_end() {
+fn every_operation_works_near_the_last_seq() {
     for capacity in CAPACITIES {
         let room = 5 * capacity as u64 + 4;
         for spare in [0, 1, 2, 7] {
@@ -142,7 +142,7 @@ fn near_the_end() {
 }
 
 #[test]
-fn the_end_is_refused_and_hurts_nobody() {
+fn publishing_beyond_the_last_seq_panics_and_affects_nobody() {
     for capacity in [1, 2, 5, 64] {
         let (publisher, mut subscriber) = make(capacity, MAX_SEQ - 2);
         let mut late = publisher.subscribe_from(Start::After(u64::MAX));
@@ -168,10 +168,10 @@ fn the_end_is_refused_and_hurts_nobody() {
 }
 
 #[test]
-fn a_batch_that_would_cross_the_end_is_refused() {
+fn a_batch_beyond_the_last_seq_panics() {
     let (publisher, mut subscriber) = make(8, MAX_SEQ - 2);
     panic_message(|| publisher.publish_batch([1, 2, 3, 4]));
-    // Whether its seqs were claimed or not, nobody waits for them, and nothing of it shows.
+    // Whether or not its seqs were claimed, nobody waits for them and none of its events is visible.
     assert_eq!(subscriber.try_recv(), Err(TryRecvError::Empty));
     drop(publisher);
     assert_eq!(subscriber.try_recv(), Err(TryRecvError::Closed));
@@ -183,7 +183,7 @@ trait BySeq {
 }
 
 impl BySeq for Subscriber<u64> {
-    /// What is readable now, past any lag.
+    /// The events that are readable now, after any lag.
     fn by_seq(&mut self) -> Vec<u64> {
         let mut got = Vec::new();
         loop {
@@ -200,7 +200,7 @@ impl BySeq for Subscriber<u64> {
 }
 
 #[test]
-fn first_seqs_that_do_not_exist_are_refused() {
+fn invalid_first_seqs_are_rejected() {
     for first_seq in [0, MAX_SEQ + 1, u64::MAX] {
         let refused = Builder::new(4).first_seq(first_seq).channel::<u8>().err();
         assert_eq!(
@@ -223,7 +223,7 @@ fn first_seqs_that_do_not_exist_are_refused() {
 }
 
 #[test]
-fn seqs_from_callers_overflow_nothing() {
+fn starting_after_any_u64_overflows_nothing() {
     for first in [1, 1 << 32, MAX_SEQ - 20] {
         let (publisher, _subscriber) = make(4, first);
         for _ in 0..10 {
@@ -252,7 +252,7 @@ fn seqs_from_callers_overflow_nothing() {
 }
 
 #[test]
-fn a_huge_headroom_is_the_same_as_latest() {
+fn a_huge_headroom_equals_latest() {
     for spare in [4, 5, 1_000, MAX_SEQ, u64::MAX] {
         let builder = Builder::new(4).on_lag(OnLag::Headroom(spare)).first_seq(MAX_SEQ - 50);
         let (publisher, mut subscriber) = builder.channel().unwrap();
@@ -270,7 +270,7 @@ fn a_huge_headroom_is_the_same_as_latest() {
 }
 
 #[test]
-fn one_by_one_to_the_end() {
+fn single_publishes_reach_the_last_seq() {
     let (publisher, mut subscriber) = Builder::new(3).first_seq(MAX_SEQ - 9).channel().unwrap();
     for seq in MAX_SEQ - 9..=MAX_SEQ {
         assert_eq!(publisher.publish(seq), seq);

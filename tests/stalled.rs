@@ -1,4 +1,4 @@
-//! Readers that hold on to a value and publishers that are stuck half-way, while others go on for many laps.
+//! Subscribers that hold references and publishers that are stuck between claim and publication, while others continue for many laps.
 
 mod audit;
 
@@ -14,7 +14,7 @@ use testkit::threads::join_all;
 use crate::audit::{Way, follow, publish_all};
 
 #[test]
-fn held_references_outlast_many_laps() {
+fn held_references_stay_valid_for_many_laps() {
     const CAPACITY: u64 = 16;
     let (publisher, subscriber) = channel::<String>(CAPACITY as usize);
     for number in 0..CAPACITY {
@@ -48,7 +48,7 @@ fn held_references_outlast_many_laps() {
                 };
                 lapped.wait();
                 let Err(TryRecvError::Lagged(lagged)) = subscriber.try_recv() else {
-                    panic!("it must have lagged");
+                    panic!("the subscriber must lag");
                 };
                 assert_eq!(lagged.first_missed, 1 + kept);
                 let stats = subscriber.stats();
@@ -75,7 +75,7 @@ fn held_references_outlast_many_laps() {
 }
 
 #[test]
-fn publishers_stuck_in_their_closure_hold_up_nobody() {
+fn publishers_stuck_in_a_closure_hold_up_nobody() {
     const CAPACITY: u64 = 8;
     for stuck in [1, 2, 5, 8, 11] {
         let (publisher, mut first) = channel::<Sealed>(CAPACITY as usize);
@@ -95,7 +95,7 @@ fn publishers_stuck_in_their_closure_hold_up_nobody() {
             .collect();
         claimed.wait();
         let stuck = stuck as u64;
-        // They hold seqs 1 to `stuck`; the others go on for many laps.
+        // The stuck publishers own seqs 1 to `stuck`; the others continue for many laps.
         assert_eq!(publisher.next_seq(), stuck + 1);
         assert_eq!(first.try_recv(), Err(TryRecvError::Empty));
         let agreement = Arc::new(Agreement::new(1, (stuck + 2 * 50 * CAPACITY) as usize));
@@ -117,9 +117,9 @@ fn publishers_stuck_in_their_closure_hold_up_nobody() {
             Err(TryRecvError::Lagged(lagged)) => {
                 assert_eq!((lagged.first_missed, lagged.resume_at), (1, end - CAPACITY + 1))
             }
-            // What would push out seq 1 is itself unfinished: it may count as lost or as not yet there.
+            // The seq that makes seq 1 lost is itself unfinished: seq 1 may be reported lost or `Empty`.
             Err(TryRecvError::Empty) if stuck > CAPACITY => {}
-            other => panic!("{other:?} instead of what was lost"),
+            other => panic!("{other:?} instead of lag"),
         }
         let mut fresh = publisher.subscribe_from(Start::Oldest);
         assert_eq!(fresh.position(), end - CAPACITY);
@@ -127,7 +127,7 @@ fn publishers_stuck_in_their_closure_hold_up_nobody() {
         release.wait();
         let seqs = join_all(stalled);
         assert_eq!(seqs.iter().sum::<u64>(), stuck * (stuck + 1) / 2);
-        // Their old values show up nowhere.
+        // Their old values are never delivered.
         let mut again = publisher.subscribe_from(Start::Oldest);
         assert_eq!(drain(&mut again), rest);
         assert!(rest.iter().all(|(publisher, _)| *publisher < 100));
@@ -148,7 +148,7 @@ fn drain(subscriber: &mut Subscriber<Sealed>) -> Vec<(u64, u64)> {
     .collect()
 }
 
-/// What everybody can read after `publish` has gone many laps beside a held reference: the newest, all of them.
+/// Every subscriber can read all of the newest events after `publish` ran for many laps beside a held reference.
 fn newest_beside_a_held_reference(what: &str, publish: impl Fn(&Publisher<u64>, u64)) {
     for capacity in [1u64, 2, 3, 5, 8, 13, 64, 100] {
         let builder = Builder::new(capacity as usize).on_lag(OnLag::Oldest);
@@ -191,7 +191,7 @@ fn newest_beside_a_held_reference(what: &str, publish: impl Fn(&Publisher<u64>, 
 }
 
 #[test]
-fn the_newest_is_there_after_one_long_batch() {
+fn the_newest_events_are_readable_after_one_long_batch() {
     newest_beside_a_held_reference("one batch", |publisher, count| {
         let values: Vec<_> = (3..3 + count).collect();
         publisher.publish_batch(values);
@@ -199,7 +199,7 @@ fn the_newest_is_there_after_one_long_batch() {
 }
 
 #[test]
-fn the_newest_is_there_after_many_publications_inside_one() {
+fn the_newest_events_are_readable_after_publishes_inside_a_closure() {
     newest_beside_a_held_reference("inside a closure", |publisher, count| {
         publisher.publish_with(|seq| {
             for inner in seq + 1..seq + count {
@@ -211,7 +211,7 @@ fn the_newest_is_there_after_many_publications_inside_one() {
 }
 
 #[test]
-fn the_newest_is_there_after_publications_by_an_iterator() {
+fn the_newest_events_are_readable_after_publishes_inside_an_iterator() {
     newest_beside_a_held_reference("inside an iterator", |publisher, count| {
         let first = publisher.next_seq();
         let inner = publisher.clone();
@@ -226,7 +226,7 @@ fn the_newest_is_there_after_publications_by_an_iterator() {
 }
 
 #[test]
-fn the_newest_is_there_after_single_publications() {
+fn the_newest_events_are_readable_after_single_publishes() {
     newest_beside_a_held_reference("one by one", |publisher, count| {
         for seq in 3..3 + count {
             assert_eq!(publisher.publish_with(|seq| seq), seq);

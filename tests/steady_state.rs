@@ -1,4 +1,4 @@
-//! No call asks for memory once the channel is warm: counted on the thread that makes the call.
+//! No call allocates once the channel is warm. Allocations are counted on the calling thread.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -19,12 +19,12 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 type Words = [u64; 4];
 
-/// Does `step` a while to warm up, and then must not allocate.
+/// Runs `step` to warm up, then checks that it does not allocate.
 fn steady(what: &str, step: impl FnMut(u64)) {
     steady_but_for(what, 0, step);
 }
 
-/// The same, where up to `one_off` allocations may come late, but then never again.
+/// As `steady`, but up to `one_off` late allocations are permitted once.
 fn steady_but_for(what: &str, one_off: u64, mut step: impl FnMut(u64)) {
     const STEPS: u64 = 3_000;
     (0..STEPS / 5).for_each(&mut step);
@@ -39,7 +39,7 @@ fn steady_but_for(what: &str, one_off: u64, mut step: impl FnMut(u64)) {
 const CAPACITIES: [usize; 4] = [1, 3, 64, 200];
 
 #[test]
-fn publishing() {
+fn publishing_allocates_nothing() {
     for capacity in CAPACITIES {
         let (publisher, _idle) = channel::<Words>(capacity);
         steady("publish", |number| drop_seq(publisher.publish([number; 4])));
@@ -63,7 +63,7 @@ fn drop_seq(seq: u64) {
     assert!(seq > 0);
 }
 
-/// Claims one more than it yields.
+/// An iterator that claims one item more than it yields.
 struct Short(usize, u64);
 
 impl Iterator for Short {
@@ -81,7 +81,7 @@ impl Iterator for Short {
 
 impl ExactSizeIterator for Short {}
 
-/// Publishes one and receives it in one way.
+/// Publishes one event and receives it with `receive`.
 fn receiving(what: &str, receive: impl Fn(&mut Subscriber<Words>) -> Option<Words>) {
     for capacity in CAPACITIES {
         let (publisher, mut subscriber) = channel::<Words>(capacity);
@@ -100,7 +100,7 @@ fn ready<F: Future>(future: F) -> Option<F::Output> {
 }
 
 #[test]
-fn receiving_by_value() {
+fn receiving_by_value_allocates_nothing() {
     receiving("try_recv", |subscriber| subscriber.try_recv().ok());
     receiving("try_recv_seq", |subscriber| {
         subscriber.try_recv_seq().ok().map(|(_, value)| value)
@@ -120,7 +120,7 @@ fn receiving_by_value() {
 }
 
 #[test]
-fn receiving_by_reference() {
+fn receiving_by_reference_allocates_nothing() {
     receiving("try_recv_ref", |subscriber| {
         subscriber.try_recv_ref().ok().map(|held| *held)
     });
@@ -142,7 +142,7 @@ fn receiving_by_reference() {
 }
 
 #[test]
-fn whole_batches() {
+fn batches_allocate_nothing() {
     let (publisher, mut subscriber) = channel::<Words>(256);
     steady("batches of 64", |number| {
         publisher.publish_batch([[number; 4]; 64]);
@@ -155,7 +155,7 @@ fn whole_batches() {
 }
 
 #[test]
-fn lagging() {
+fn lagging_allocates_nothing() {
     let (publisher, mut subscriber) = channel::<Words>(8);
     steady("lag", |number| {
         publisher.publish_batch([[number; 4]; 20]);
@@ -165,7 +165,7 @@ fn lagging() {
 }
 
 #[test]
-fn a_stream() {
+fn a_stream_allocates_nothing() {
     let (publisher, subscriber) = channel::<Words>(8);
     let mut stream = subscriber.into_stream();
     steady("the stream", |number| {
@@ -176,20 +176,20 @@ fn a_stream() {
 }
 
 #[test]
-fn parked_and_woken() {
+fn parking_and_waking_allocate_nothing() {
     for wake in [Wake::Cascade, Wake::All] {
-        for backstop in [true, false] {
+        for wake_watchdog in [true, false] {
             for parked in [1, 3, 20] {
-                parked_and_woken_with(wake, backstop, parked);
+                parked_and_woken_with(wake, wake_watchdog, parked);
             }
         }
     }
 }
 
-fn parked_and_woken_with(wake: Wake, backstop: bool, parked: usize) {
+fn parked_and_woken_with(wake: Wake, wake_watchdog: bool, parked: usize) {
     let (publisher, subscriber) = Builder::new(16)
         .wake(wake)
-        .wake_watchdog(backstop)
+        .wake_watchdog(wake_watchdog)
         .channel::<Words>()
         .unwrap();
     let mut waiting: Vec<_> = (0..parked)
@@ -199,14 +199,14 @@ fn parked_and_woken_with(wake: Wake, backstop: bool, parked: usize) {
         })
         .collect();
     drop(subscriber);
-    // The lock behind the waiters sets up its own queue when the ringer first contends for it, whenever that is.
-    let one_off = if backstop { 4 } else { 0 };
+    // The lock of the wait list allocates its own queue when the watchdog first contends for it, at an unknown time.
+    let one_off = if wake_watchdog { 4 } else { 0 };
     steady_but_for("parking and waking", one_off, |number| {
         for (subscriber, waker, _) in &mut waiting {
             assert!(subscriber.poll_recv(&mut Context::from_waker(waker)).is_pending());
         }
         publisher.publish([number; 4]);
-        // Rung or not yet, the poll after it finds the message.
+        // Whether or not it was woken yet, the next poll finds the message.
         for (subscriber, waker, _) in &mut waiting {
             assert_eq!(
                 subscriber.poll_recv(&mut Context::from_waker(waker)),
@@ -218,7 +218,7 @@ fn parked_and_woken_with(wake: Wake, backstop: bool, parked: usize) {
 }
 
 #[test]
-fn cancelled_waits() {
+fn cancelled_waits_allocate_nothing() {
     let (publisher, mut subscriber) = channel::<Words>(16);
     let waker = WakeCounter::new().waker();
     steady("a cancelled recv", |_| {
@@ -234,13 +234,13 @@ fn cancelled_waits() {
 }
 
 #[test]
-fn waits_that_time_out() {
+fn waits_that_time_out_allocate_nothing() {
     for strategy in [WaitStrategy::Park, WaitStrategy::Yield, WaitStrategy::Spin] {
         let (_publisher, mut subscriber) = Builder::new(4).wait(strategy).channel::<Words>().unwrap();
         let mut wait = |micros| assert!(subscriber.recv_timeout(Duration::from_micros(micros)).is_err());
         if strategy == WaitStrategy::Park {
-            // The first wait that gets as far as parking sets up the waiter, and shows thereby.
-            eventually("it parks", || allocations(|| wait(1_000)) > 0);
+            // The first wait that parks allocates the subscriber's wait node.
+            eventually("the subscriber parks", || allocations(|| wait(1_000)) > 0);
         }
         wait(20);
         assert_eq!(allocations(|| (0..100).for_each(|_| wait(20))), 0, "{strategy:?}");
@@ -248,7 +248,7 @@ fn waits_that_time_out() {
 }
 
 #[test]
-fn a_thread_that_parks_for_each_message() {
+fn parking_for_each_message_allocates_nothing() {
     must_end(|| {
         const ROUNDS: u64 = if cfg!(miri) { 10 } else { 300 };
         let (publisher, mut subscriber) = channel::<Words>(4);
@@ -268,14 +268,14 @@ fn a_thread_that_parks_for_each_message() {
         };
         (0..answered).for_each(&mut step);
         let mine = allocations(|| (0..ROUNDS).for_each(&mut step));
-        // The lock behind the waiters sets up its own queue when it is contended for the first time, whenever that is.
+        // The lock of the wait list allocates its own queue when it is first contended, at an unknown time.
         let theirs = echoing.join().unwrap();
         assert!(mine + theirs <= 4, "{mine} and {theirs} allocations in {ROUNDS} rounds");
     });
 }
 
 #[test]
-fn a_held_reference_costs_a_little_and_then_nothing_again() {
+fn a_held_reference_allocates_only_while_it_is_held() {
     let (publisher, mut subscriber) = channel::<Words>(32);
     let mut idle = subscriber.clone();
     steady("publish", |number| drop_seq(publisher.publish([number; 4])));
@@ -284,7 +284,7 @@ fn a_held_reference_costs_a_little_and_then_nothing_again() {
     let before = *held;
     let laps = 200;
     let count = allocations(|| (0..laps * 32).for_each(|number| drop_seq(publisher.publish([number; 4]))));
-    // What is announced together with the held event, at most half the capacity, has to go elsewhere in each lap.
+    // The events announced together with the held one, at most half the capacity, are diverted in each lap.
     assert!(
         count <= 17 * laps,
         "{count} allocations in {laps} laps around one held reference"
@@ -298,7 +298,7 @@ fn a_held_reference_costs_a_little_and_then_nothing_again() {
     assert!(idle.try_recv().is_err());
 }
 
-/// Reads everything there is, in one way, and then nothing any more while the publisher goes on for many laps.
+/// Reads all events with `drain`, then nothing while the publisher continues for many laps.
 fn idle_after(what: &str, drain: impl Fn(&mut Subscriber<Words>)) {
     let (publisher, mut subscriber) = channel::<Words>(32);
     for _ in 0..5 {
@@ -312,7 +312,7 @@ fn idle_after(what: &str, drain: impl Fn(&mut Subscriber<Words>)) {
 }
 
 #[test]
-fn a_drained_and_idle_subscriber_costs_nothing() {
+fn an_idle_subscriber_causes_no_allocation() {
     idle_after("publish after try_recv", |subscriber| {
         while subscriber.try_recv() != Err(TryRecvError::Empty) {}
     });
@@ -348,7 +348,7 @@ fn a_drained_and_idle_subscriber_costs_nothing() {
 }
 
 #[test]
-fn subscribing_again_and_again() {
+fn subscribing_repeatedly_allocates_little() {
     let (publisher, _subscriber): (Publisher<Words>, _) = channel(8);
     publisher.publish([1; 4]);
     let churn = |_| {
@@ -356,13 +356,13 @@ fn subscribing_again_and_again() {
         assert_eq!(fresh.try_recv(), Ok([1; 4]));
     };
     (0..100).for_each(churn);
-    // A subscriber may cost memory of its own, but little.
+    // A subscriber may allocate a little memory of its own.
     let count = allocations(|| (0..1_000).for_each(churn));
     assert!(count <= 4_000, "{count} allocations for 1,000 subscribers");
 }
 
 #[test]
-fn strings_are_copied_only_by_value() {
+fn only_receiving_by_value_copies_strings() {
     let (publisher, mut by_ref) = channel::<String>(16);
     let mut by_value = by_ref.clone();
     let mut published = 0;
@@ -372,7 +372,7 @@ fn strings_are_copied_only_by_value() {
             published += by_ref.try_recv_ref().unwrap().len();
         }
     });
-    assert_eq!(count, 200, "one for each string, none for reading it");
+    assert_eq!(count, 200, "one allocation for each string, none for reading it");
     assert!(matches!(by_ref.try_recv_ref(), Err(TryRecvError::Empty)));
     assert!(published > 0);
     while by_value.try_recv() != Err(TryRecvError::Empty) {}
@@ -382,7 +382,7 @@ fn strings_are_copied_only_by_value() {
             by_value.try_recv().unwrap();
         }
     });
-    assert_eq!(count, 400, "one for each string, one for its copy");
+    assert_eq!(count, 400, "one allocation for each string, one for its copy");
     eventually("the other subscriber lags", || {
         matches!(by_ref.try_recv(), Err(TryRecvError::Lagged(_)))
     });

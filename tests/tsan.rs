@@ -1,8 +1,8 @@
-//! Real threads on every path of the ring, written so that ThreadSanitizer can judge them: `tests/tsan/run.sh`.
+//! Threads on every path of the ring, for ThreadSanitizer (`tests/tsan/run.sh`).
 //!
-//! In an ordinary run it is one more stress test. It has no test harness, starts threads with `spawn` and joins them all, and
-//! keeps whatever they share until then, because the sanitizer does not see through the standard library (nor through fences).
-//! With the argument `must-race` it plants a race instead: if that goes unreported, the suppressions hide too much.
+//! In an ordinary run it is one more stress test. It has no test harness, joins every thread that it spawns, and keeps shared state
+//! alive until then, because the sanitizer sees neither into the standard library nor through fences. With the argument `must-race`
+//! it runs a planted race instead: if that is not reported, the suppressions hide too much.
 
 mod audit;
 #[path = "tsan/planted.rs"]
@@ -21,7 +21,7 @@ use testkit::tracked::DropCounter;
 
 use crate::audit::{Outcome, Way, follow, publish_all};
 
-/// The ways to receive that need no waker; `waiting` has the others.
+/// The ways to receive that need no waker. `waiting` has the others.
 const WAYS: [Way; 7] = [
     Way::Try,
     Way::TryRef,
@@ -56,7 +56,7 @@ fn main() {
     println!("tsan harness: every thread has joined");
 }
 
-/// Lives until the process ends: nobody's last reference, so nobody's drop to be misjudged.
+/// Lives until the process ends, so the sanitizer cannot misjudge a last drop.
 fn shared<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
@@ -106,7 +106,7 @@ fn one_publisher(capacity: usize) {
     drop(subscriber);
 }
 
-/// Readers that keep what they have while it is overwritten many times.
+/// Subscribers hold references while publishers overwrite the ring many times.
 fn held_and_overwritten(capacity: usize) {
     let (publisher, subscriber) = channel::<String>(capacity);
     let holders: Vec<_> = (0..3)
@@ -155,7 +155,7 @@ fn held_and_overwritten(capacity: usize) {
     drop(subscriber);
 }
 
-/// Publishers that are overtaken by whole laps between their claim and their publication.
+/// Publishers are overtaken by whole laps between claim and publication.
 fn stuck_publishers(capacity: usize) {
     let (publisher, subscriber) = channel::<String>(capacity);
     let claimed = shared(AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! Waiting on tokio, on another executor and on bare threads: nobody is forgotten, whatever the others do.
+//! Waiting on tokio, on another executor and on bare threads: every waiter is woken, whatever the others do.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -17,7 +17,7 @@ use testkit::wakers::WakeCounter;
 
 const MESSAGES: u64 = if cfg!(miri) { 5 } else { 150 };
 
-/// Receives `MESSAGES` in turn, in one of the async ways, and says how far it has come after each.
+/// Receives `MESSAGES` messages with one of the async receives, and reports its progress after each.
 async fn follow(mut subscriber: Subscriber<u64>, way: usize, arrived: Arc<AtomicU64>) {
     let mut next = 0;
     let mut stream = (way % 5 == 4).then(|| subscriber.clone().into_stream());
@@ -44,18 +44,18 @@ async fn follow(mut subscriber: Subscriber<u64>, way: usize, arrived: Arc<Atomic
     }
 }
 
-/// Publishes one message at a time, each after everybody has the one before, so that everybody parks in between.
+/// Publishes each message after all followers have the one before, so that all park in between.
 fn publish_in_step(publisher: &Publisher<u64>, followers: u64, arrived: &AtomicU64) {
     for message in 0..MESSAGES {
         publisher.publish(message);
-        eventually("everybody has the message", || {
+        eventually("every follower has the message", || {
             arrived.load(Ordering::SeqCst) == (message + 1) * followers
         });
     }
 }
 
 #[test]
-fn tokio_with_one_thread() {
+fn waiting_works_on_one_tokio_thread() {
     must_end(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
@@ -78,7 +78,7 @@ fn tokio_with_one_thread() {
 }
 
 #[test]
-fn tokio_with_two_threads() {
+fn waiting_works_on_two_tokio_threads() {
     must_end(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -99,7 +99,7 @@ fn tokio_with_two_threads() {
 }
 
 #[test]
-fn another_executor() {
+fn waiting_works_on_another_executor() {
     must_end(|| {
         let (publisher, subscriber) = channel(8);
         let arrived = Arc::new(AtomicU64::new(0));
@@ -124,7 +124,7 @@ fn another_executor() {
 }
 
 #[test]
-fn bare_threads() {
+fn waiting_works_on_bare_threads() {
     must_end(|| {
         for strategy in [WaitStrategy::Park, WaitStrategy::Yield] {
             let (publisher, subscriber) = Builder::new(8).wait(strategy).channel().unwrap();
@@ -152,7 +152,7 @@ fn bare_threads() {
 }
 
 #[test]
-fn everything_at_once_on_one_channel() {
+fn waiting_works_for_tasks_and_threads_on_one_channel() {
     must_end(|| {
         let (publisher, subscriber) = channel(8);
         let arrived = Arc::new(AtomicU64::new(0));
@@ -182,13 +182,13 @@ fn everything_at_once_on_one_channel() {
     });
 }
 
-/// A runtime of one thread whose waiting tasks cannot run, because another task blocks it, until told.
+/// A single-threaded runtime that one task blocks, so its waiting tasks cannot run until it is released.
 struct Blocked {
     thread: thread::JoinHandle<()>,
     release: mpsc::Sender<()>,
 }
 
-/// Parks `tasks` on such a runtime; returns when all wait and the runtime is blocked.
+/// Parks `tasks` tasks on such a runtime. Returns when all wait and the runtime is blocked.
 fn block_a_runtime(subscriber: &Subscriber<u64>, tasks: usize) -> Blocked {
     let (release, released) = mpsc::channel();
     let (blocked, is_blocked) = mpsc::channel();
@@ -200,7 +200,7 @@ fn block_a_runtime(subscriber: &Subscriber<u64>, tasks: usize) -> Blocked {
                 .into_iter()
                 .map(|mut subscriber| tokio::spawn(async move { subscriber.recv().await }))
                 .collect();
-            // The tasks run, and park, before this one goes on.
+            // The tasks run and park before this one continues.
             tokio::task::yield_now().await;
             blocked.send(()).unwrap();
             released.recv().unwrap();
@@ -214,14 +214,14 @@ fn block_a_runtime(subscriber: &Subscriber<u64>, tasks: usize) -> Blocked {
 }
 
 #[test]
-fn woken_tasks_on_a_blocked_runtime_hold_up_nobody() {
+fn woken_tasks_on_a_blocked_runtime_hold_up_no_other_waiter() {
     must_end(|| {
         for tasks in [2, 3, 30] {
             let (publisher, subscriber) = channel(8);
-            // First in line are tasks that will be woken and cannot run; behind them others, of every kind.
+            // The first in the wait list are tasks that are woken but cannot run; waiters of every kind follow.
             let blocked = block_a_runtime(&subscriber, tasks);
-            let mut bells: Vec<_> = (0..20).map(|_| (subscriber.clone(), WakeCounter::new())).collect();
-            for (subscriber, wake_counter) in &mut bells {
+            let mut parked: Vec<_> = (0..20).map(|_| (subscriber.clone(), WakeCounter::new())).collect();
+            for (subscriber, wake_counter) in &mut parked {
                 assert!(
                     subscriber
                         .poll_recv(&mut Context::from_waker(&wake_counter.waker()))
@@ -229,11 +229,11 @@ fn woken_tasks_on_a_blocked_runtime_hold_up_nobody() {
                 );
             }
             publisher.publish(7);
-            for (subscriber, wake_counter) in &mut bells {
+            for (subscriber, wake_counter) in &mut parked {
                 wake_counter.wait_beyond(0);
                 assert_eq!(subscriber.try_recv(), Ok(7));
             }
-            // All of that while the runtime is stuck.
+            // All this happens while the runtime is blocked.
             assert!(!blocked.thread.is_finished());
             blocked.release.send(()).unwrap();
             blocked.thread.join().unwrap();
@@ -242,7 +242,7 @@ fn woken_tasks_on_a_blocked_runtime_hold_up_nobody() {
 }
 
 #[test]
-fn threads_behind_a_blocked_runtime() {
+fn threads_behind_a_blocked_runtime_are_woken() {
     must_end(|| {
         let (publisher, subscriber) = channel(8);
         let blocked = block_a_runtime(&subscriber, 10);
@@ -265,7 +265,7 @@ fn threads_behind_a_blocked_runtime() {
 }
 
 #[test]
-fn timeouts_and_deadlines() {
+fn timeouts_and_deadlines_are_kept() {
     must_end(|| {
         for strategy in [WaitStrategy::Park, WaitStrategy::Yield, WaitStrategy::Spin] {
             let (publisher, mut subscriber) = Builder::new(4).wait(strategy).channel().unwrap();
@@ -276,12 +276,12 @@ fn timeouts_and_deadlines() {
             let deadline = Instant::now() + wait;
             assert_eq!(subscriber.recv_deadline(deadline), Err(RecvTimeoutError::Timeout));
             assert!(Instant::now() >= deadline);
-            // What is there is received, even after the deadline.
+            // An available event is received even after the deadline.
             publisher.publish(1);
             publisher.publish(2);
             assert_eq!(subscriber.recv_timeout(Duration::ZERO), Ok(1));
             assert_eq!(subscriber.recv_deadline(before), Ok(2));
-            // A far deadline does not keep anybody, nor one that no clock reaches.
+            // A distant deadline delays nothing, even one that the clock cannot represent.
             for far in [Duration::from_secs(3_600), Duration::MAX] {
                 let mut waiting = subscriber.clone();
                 let waiter = thread::spawn(move || waiting.recv_timeout(far));
@@ -300,7 +300,7 @@ fn timeouts_and_deadlines() {
 }
 
 #[test]
-fn a_wait_that_timed_out_has_lost_nothing() {
+fn a_wait_that_times_out_loses_nothing() {
     must_end(|| {
         let (publisher, mut subscriber) = channel(1_024);
         let stop = Arc::new(AtomicBool::new(false));
@@ -345,7 +345,7 @@ fn cancelled_receives_lose_nothing() {
                     let mut rng = Rng::with_seed(seed);
                     let (mut next, mut cancelled) = (0, 0u64);
                     while next < 2_000 {
-                        // Polled once or a few times, and then given up.
+                        // Polled once or a few times, then cancelled.
                         let mut polls = rng.u64(..3);
                         let given_up = poll_fn(|cx| {
                             if polls == 0 {
@@ -384,11 +384,11 @@ fn cancelled_receives_lose_nothing() {
 }
 
 #[test]
-fn a_wait_begun_while_its_event_is_being_built() {
+fn a_wait_for_an_unfinished_event_is_woken() {
     must_end(|| {
-        for backstop in [true, false] {
+        for wake_watchdog in [true, false] {
             for panics in [false, true] {
-                let (publisher, subscriber) = Builder::new(4).wake_watchdog(backstop).channel().unwrap();
+                let (publisher, subscriber) = Builder::new(4).wake_watchdog(wake_watchdog).channel().unwrap();
                 let (claimed, is_claimed) = mpsc::channel();
                 let (release, released) = mpsc::channel::<()>();
                 let builder = {
@@ -426,12 +426,12 @@ fn a_wait_begun_while_its_event_is_being_built() {
                 } else {
                     1
                 };
-                // The task goes first: it may be the one who has to wake the threads.
-                let mut rings = 0;
+                // The task is joined first: it may have to wake the threads.
+                let mut wakes = 0;
                 loop {
                     match waiting.poll_recv(&mut Context::from_waker(&wake_counter.waker())) {
                         Poll::Ready(got) => break assert_eq!(got, Ok(expected)),
-                        Poll::Pending => rings = wake_counter.wait_beyond(rings),
+                        Poll::Pending => wakes = wake_counter.wait_beyond(wakes),
                     }
                 }
                 assert_eq!(join_all(threads), [Ok(expected); 2]);
@@ -441,7 +441,7 @@ fn a_wait_begun_while_its_event_is_being_built() {
 }
 
 #[test]
-fn a_blocking_receive_after_a_pending_poll() {
+fn a_blocking_receive_replaces_a_pending_poll() {
     must_end(|| {
         let (publisher, mut subscriber) = channel(4);
         let wake_counter = WakeCounter::new();

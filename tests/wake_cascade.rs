@@ -1,4 +1,4 @@
-//! Who is woken, by whom and how many at a time. Without the backstop thread all of it happens on one thread, so counts are exact.
+//! Which waiters are woken, by which call, and how many at a time. Without the watchdog all of it happens on one thread, so counts are exact.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -9,12 +9,12 @@ use doorbell::ring::{Builder, Publisher, Recv, Subscriber, TryRecvError, Wake};
 use testkit::panics::{must_panic, planned_panic};
 use testkit::wakers::WakeCounter;
 
-/// The most that a publish may wake by itself, by the contract.
+/// The most waiters that the contract lets a publish wake itself.
 const BY_PUBLISH: usize = 2;
-/// The most that a woken waiter may wake in turn.
+/// The most waiters that a woken waiter may wake in turn.
 const BY_WAITER: usize = 8;
 
-/// A subscriber that waits, and how often it was rung.
+/// A subscriber that waits, and how often it was woken.
 struct Waiter {
     subscriber: Subscriber<u64>,
     wake_counter: Arc<WakeCounter>,
@@ -37,13 +37,17 @@ impl Waiter {
             .map(|got| got.unwrap())
     }
 
-    fn is_rung(&self) -> bool {
+    fn is_woken(&self) -> bool {
         self.wake_counter.wakes() > 0
     }
 }
 
-fn parked(count: usize, wake: Wake, backstop: bool) -> (Publisher<u64>, Vec<Waiter>) {
-    let (publisher, subscriber) = Builder::new(64).wake(wake).wake_watchdog(backstop).channel().unwrap();
+fn parked(count: usize, wake: Wake, wake_watchdog: bool) -> (Publisher<u64>, Vec<Waiter>) {
+    let (publisher, subscriber) = Builder::new(64)
+        .wake(wake)
+        .wake_watchdog(wake_watchdog)
+        .channel()
+        .unwrap();
     let mut waiters: Vec<_> = (0..count).map(|_| Waiter::new(&subscriber)).collect();
     for waiter in &mut waiters {
         assert!(waiter.poll().is_pending());
@@ -51,15 +55,15 @@ fn parked(count: usize, wake: Wake, backstop: bool) -> (Publisher<u64>, Vec<Wait
     (publisher, waiters)
 }
 
-fn rung(waiters: &[Waiter]) -> usize {
-    waiters.iter().filter(|waiter| waiter.is_rung()).count()
+fn woken(waiters: &[Waiter]) -> usize {
+    waiters.iter().filter(|waiter| waiter.is_woken()).count()
 }
 
 #[test]
-fn wake_all_rings_everybody_within_the_publish() {
-    for backstop in [true, false] {
+fn wake_all_wakes_every_waiter_within_the_publish() {
+    for wake_watchdog in [true, false] {
         for count in [1, 2, 8, 9, 300] {
-            let (publisher, mut waiters) = parked(count, Wake::All, backstop);
+            let (publisher, mut waiters) = parked(count, Wake::All, wake_watchdog);
             publisher.publish(1);
             assert!(waiters.iter().all(|waiter| waiter.wake_counter.wakes() == 1));
             for waiter in &mut waiters {
@@ -73,51 +77,51 @@ fn wake_all_rings_everybody_within_the_publish() {
 }
 
 #[test]
-fn a_publish_rings_a_few_and_these_ring_the_rest() {
+fn a_publish_wakes_a_few_and_these_wake_the_rest() {
     for count in [1, 2, 3, 10, 1_000] {
         let (publisher, mut waiters) = parked(count, Wake::Cascade, false);
         publisher.publish(1);
-        let mut known = rung(&waiters);
+        let mut known = woken(&waiters);
         assert!(
             (1..=BY_PUBLISH).contains(&known),
-            "{known} of {count} were rung by the publish"
+            "{known} of {count} were woken by the publish"
         );
         let mut done = vec![false; count];
-        while let Some(next) = (0..count).find(|index| waiters[*index].is_rung() && !done[*index]) {
+        while let Some(next) = (0..count).find(|index| waiters[*index].is_woken() && !done[*index]) {
             assert_eq!(waiters[next].poll(), Poll::Ready(1));
             done[next] = true;
-            let now = rung(&waiters);
-            assert!(now - known <= BY_WAITER, "one waiter rang {}", now - known);
+            let now = woken(&waiters);
+            assert!(now - known <= BY_WAITER, "one waiter woke {}", now - known);
             known = now;
         }
-        assert_eq!(known, count, "the chain broke");
+        assert_eq!(known, count, "the cascade broke off");
         assert!(
             waiters.iter().all(|waiter| waiter.wake_counter.wakes() == 1),
-            "somebody was rung twice"
+            "a waiter was woken twice"
         );
     }
 }
 
-/// Lets each rung waiter go in some other way than by being polled; the others must all be rung.
-fn let_go(count: usize, mut go: impl FnMut(Waiter)) {
+/// Ends each woken waiter's wait with `end` instead of a poll. All the others must be woken nevertheless.
+fn end_waits(count: usize, mut end: impl FnMut(Waiter)) {
     let (publisher, mut waiters) = parked(count, Wake::Cascade, false);
     publisher.publish(1);
     let mut gone = 0;
-    while let Some(index) = waiters.iter().position(Waiter::is_rung) {
-        go(waiters.swap_remove(index));
+    while let Some(index) = waiters.iter().position(Waiter::is_woken) {
+        end(waiters.swap_remove(index));
         gone += 1;
     }
-    assert_eq!(gone, count, "{} wait for ever", waiters.len());
+    assert_eq!(gone, count, "{} are still waiting", waiters.len());
 }
 
 #[test]
 fn a_woken_subscriber_that_is_dropped_cascades() {
-    let_go(50, drop);
+    end_waits(50, drop);
 }
 
 #[test]
 fn a_woken_subscriber_whose_task_panics_cascades() {
-    let_go(50, |waiter| {
+    end_waits(50, |waiter| {
         must_panic(move || {
             let _waiter = waiter;
             planned_panic()
@@ -127,13 +131,13 @@ fn a_woken_subscriber_whose_task_panics_cascades() {
 
 #[test]
 fn a_woken_subscriber_that_receives_without_waiting_and_is_dropped_cascades() {
-    let_go(50, |mut waiter| assert_eq!(waiter.subscriber.try_recv(), Ok(1)));
+    end_waits(50, |mut waiter| assert_eq!(waiter.subscriber.try_recv(), Ok(1)));
 }
 
 #[test]
 fn a_woken_subscriber_that_blocks_cascades() {
     let mut kept = Vec::new();
-    let_go(50, |mut waiter| {
+    end_waits(50, |mut waiter| {
         assert_eq!(waiter.subscriber.recv_blocking(), Ok(1));
         kept.push(waiter);
     });
@@ -142,7 +146,7 @@ fn a_woken_subscriber_that_blocks_cascades() {
 #[test]
 fn a_woken_subscriber_that_becomes_a_stream_cascades() {
     let mut kept = Vec::new();
-    let_go(50, |waiter| {
+    end_waits(50, |waiter| {
         let mut stream = waiter.subscriber.into_stream();
         let next = futures::Stream::poll_next(Pin::new(&mut stream), &mut Context::from_waker(Waker::noop()));
         assert_eq!(next, Poll::Ready(Some(Ok(1))));
@@ -166,19 +170,19 @@ fn a_woken_future_that_is_dropped_cascades() {
     publisher.publish(1);
     let mut gone = 0;
     while let Some(index) = waits.iter().position(|(_, wake_counter)| wake_counter.wakes() > 0) {
-        // Given up without ever being polled again.
+        // Cancelled without another poll.
         drop(waits.swap_remove(index));
         gone += 1;
     }
     assert_eq!(gone, 50);
     drop(waits);
     for subscriber in &mut subscribers {
-        assert_eq!(subscriber.try_recv(), Ok(1), "a cancelled wait received nothing");
+        assert_eq!(subscriber.try_recv(), Ok(1), "the cancelled wait received nothing");
     }
 }
 
 #[test]
-fn those_who_gave_up_before_are_not_counted_on() {
+fn cancelled_waiters_do_not_break_the_cascade() {
     let (publisher, mut waiters) = parked(60, Wake::Cascade, false);
     let mut index = 0;
     waiters.retain(|_| {
@@ -188,7 +192,7 @@ fn those_who_gave_up_before_are_not_counted_on() {
     let count = waiters.len();
     publisher.publish(1);
     let mut got = 0;
-    while let Some(index) = waiters.iter().position(Waiter::is_rung) {
+    while let Some(index) = waiters.iter().position(Waiter::is_woken) {
         let mut waiter = waiters.swap_remove(index);
         assert_eq!(waiter.poll(), Poll::Ready(1));
         got += 1;
@@ -202,7 +206,7 @@ fn stuck_waiters_wait_for_the_next_publish_without_a_watchdog() {
     let mut known = 0;
     for publish in 1..=20 {
         publisher.publish(publish);
-        let now = rung(&waiters);
+        let now = woken(&waiters);
         assert!(now - known <= BY_PUBLISH);
         assert!(now > known || known == 20, "publish {publish} woke nobody");
         known = now;
@@ -210,14 +214,14 @@ fn stuck_waiters_wait_for_the_next_publish_without_a_watchdog() {
     assert_eq!(known, 20);
     assert!(
         waiters.iter().all(|waiter| waiter.wake_counter.wakes() == 1),
-        "one ring is enough until it runs"
+        "a waiter is woken once until it runs"
     );
 }
 
 #[test]
-fn the_watchdog_wakes_for_stuck_waiters() {
+fn the_watchdog_wakes_the_waiters_behind_stuck_ones() {
     let (publisher, subscriber) = Builder::new(64).channel::<u64>().unwrap();
-    // These are rung first, and never run.
+    // These are woken first, and never run.
     let mut stuck: Vec<_> = (0..3).map(|_| Waiter::new(&subscriber)).collect();
     for waiter in &mut stuck {
         assert!(waiter.poll().is_pending());
@@ -255,7 +259,7 @@ fn polling_again_with_another_waker_replaces_the_first() {
             .poll_recv(&mut Context::from_waker(&waker))
             .is_pending()
     );
-    // Once more with the same waker changes nothing.
+    // Polling again with the same waker changes nothing.
     assert!(
         waiter
             .subscriber
@@ -268,12 +272,12 @@ fn polling_again_with_another_waker_replaces_the_first() {
 }
 
 #[test]
-fn nobody_is_rung_without_a_reason() {
+fn no_waiter_is_woken_without_a_reason() {
     let (publisher, mut waiters) = parked(5, Wake::All, true);
     drop(publisher.subscribe());
     drop(publisher.clone());
     assert_eq!(publisher.publish_batch([]), 1..1);
-    assert_eq!(rung(&waiters), 0);
+    assert_eq!(woken(&waiters), 0);
     for waiter in &mut waiters {
         assert_eq!(waiter.subscriber.try_recv(), Err(TryRecvError::Empty));
     }
@@ -281,23 +285,23 @@ fn nobody_is_rung_without_a_reason() {
     for waiter in &mut waiters {
         assert_eq!(waiter.poll(), Poll::Ready(1));
     }
-    // They do not wait now, so nobody is told of the next.
+    // They do not wait now, so the next publish wakes none of them.
     publisher.publish(2);
     assert!(waiters.iter().all(|waiter| waiter.wake_counter.wakes() == 1));
 }
 
 #[test]
-fn a_void_wakes_and_lets_wait_again() {
+fn a_waiter_behind_a_void_gets_the_next_event() {
     for wake in [Wake::Cascade, Wake::All] {
         let (publisher, mut waiters) = parked(3, wake, false);
         must_panic(|| publisher.publish_with(|_| planned_panic()));
-        // Whether a void is worth a ring or not: whoever waits still gets what comes next.
+        // Whether or not a void wakes the waiter, it still receives the next event.
         for waiter in &mut waiters {
             assert!(waiter.poll().is_pending());
         }
         publisher.publish(2);
         let mut left = waiters;
-        while let Some(index) = left.iter().position(|waiter| waiter.is_rung()) {
+        while let Some(index) = left.iter().position(|waiter| waiter.is_woken()) {
             let mut waiter = left.swap_remove(index);
             assert_eq!(waiter.poll(), Poll::Ready(2));
             assert_eq!(waiter.subscriber.stats().void, 1);
@@ -307,7 +311,7 @@ fn a_void_wakes_and_lets_wait_again() {
 }
 
 #[test]
-fn a_cancelled_wait_costs_at_most_one_empty_ring() {
+fn a_cancelled_wait_costs_at_most_one_spurious_wake_up() {
     let (publisher, subscriber) = Builder::new(8).wake_watchdog(false).channel::<u64>().unwrap();
     let mut subscriber = subscriber;
     let wake_counter = WakeCounter::new();

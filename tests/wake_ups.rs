@@ -1,4 +1,4 @@
-//! Thousands of waits and publications that race each other: no wake-up is lost.
+//! Thousands of waits and publishes race each other: no wake-up is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use doorbell::ring::{Builder, Subscriber, Wake, channel};
 use testkit::random::Rng;
 use testkit::threads::{PATIENCE, block_on, join_all, must_end};
 
-/// Threads that park for each message, thousands of times, with no pause of the publisher but to let them.
+/// Threads park for each message, thousands of times; the publisher pauses only to let them park.
 fn park_and_publish(make: impl Fn() -> (Box<dyn FnMut(u64) + Send>, Subscriber<u64>), readers: usize, rounds: u64) {
     let (mut publish, subscriber) = make();
     let arrived = Arc::new(AtomicU64::new(0));
@@ -35,7 +35,7 @@ fn park_and_publish(make: impl Fn() -> (Box<dyn FnMut(u64) + Send>, Subscriber<u
         let give_up = Instant::now() + PATIENCE;
         while arrived.load(Ordering::Acquire) < (round + 1) * readers as u64 {
             assert!(Instant::now() < give_up, "a lost wake-up in round {round}");
-            // Sometimes the readers have long parked when the next message comes, sometimes they are about to.
+            // At the next message, the readers sometimes have parked long ago, and sometimes are about to.
             if rng.u64(..4) == 0 {
                 thread::yield_now()
             } else {
@@ -50,9 +50,13 @@ fn park_and_publish(make: impl Fn() -> (Box<dyn FnMut(u64) + Send>, Subscriber<u
 fn no_wake_up_is_lost_in_thousands_of_rounds() {
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 2_000 };
     must_end(|| {
-        for (wake, backstop) in [(Wake::Cascade, true), (Wake::Cascade, false), (Wake::All, false)] {
+        for (wake, wake_watchdog) in [(Wake::Cascade, true), (Wake::Cascade, false), (Wake::All, false)] {
             let make = || -> (Box<dyn FnMut(u64) + Send>, _) {
-                let (publisher, subscriber) = Builder::new(4).wake(wake).wake_watchdog(backstop).channel().unwrap();
+                let (publisher, subscriber) = Builder::new(4)
+                    .wake(wake)
+                    .wake_watchdog(wake_watchdog)
+                    .channel()
+                    .unwrap();
                 (Box::new(move |value| drop_seq(publisher.publish(value))), subscriber)
             };
             park_and_publish(make, 2, ROUNDS);
@@ -62,7 +66,7 @@ fn no_wake_up_is_lost_in_thousands_of_rounds() {
 }
 
 #[test]
-fn no_wake_up_is_lost_by_the_other_ways_to_publish() {
+fn no_wake_up_is_lost_by_any_way_to_publish() {
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 1_000 };
     must_end(|| {
         let with = || -> (Box<dyn FnMut(u64) + Send>, _) {
@@ -89,7 +93,7 @@ fn drop_seq(seq: u64) {
 }
 
 #[test]
-fn several_publishers_and_parked_readers() {
+fn no_wake_up_is_lost_with_several_publishers() {
     const EACH: u64 = if cfg!(miri) { 10 } else { 1_500 };
     must_end(|| {
         let (publisher, subscriber) = channel::<u64>((3 * EACH) as usize);
@@ -123,7 +127,7 @@ fn several_publishers_and_parked_readers() {
             })
             .collect();
         join_all(writers);
-        // The publishers stay, so that no close can make up for a lost ring.
+        // The publishers stay alive, so that closing cannot make up for a lost wake-up.
         let sums = join_all(readers);
         assert_eq!(sums, [3 * EACH * (EACH + 1) / 2; 6]);
         assert!(!subscriber.is_closed());

@@ -1,9 +1,9 @@
-//! The operations, and how random sequences of them are made.
+//! The operations, and strategies for random sequences of them.
 
 use proptest::prelude::*;
 use std::ops::Range;
 
-/// One operation. The numbers choose among the handles there are; without any, it does nothing.
+/// One operation. Its numbers select among the existing handles; without any, it does nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Send(usize),
@@ -21,20 +21,20 @@ pub(crate) enum Op {
     RecvPanics(usize),
     Resubscribe(usize),
     DropReceiver(usize),
-    /// Starts a `recv` that stays.
+    /// Starts a `recv` and keeps it.
     Wait(usize),
     PollWait(usize),
     /// Drops the future of a waiting `recv` and keeps the receiver.
     CancelWait(usize),
     /// Drops a waiting `recv` together with its receiver.
     DropWait(usize),
-    /// Starts a `closed` that stays.
+    /// Starts a `closed` and keeps it.
     Watch(usize),
     PollWatch(usize),
     DropWatch(usize),
 }
 
-/// Sequences of operations: sends and receives most of all.
+/// Sequences of operations, mostly sends and receives.
 pub(crate) fn ops(length: Range<usize>) -> impl Strategy<Value = Vec<Op>> {
     let which = 0_usize..6;
     let op = (0_u32..100, which).prop_map(|(kind, which)| match kind {

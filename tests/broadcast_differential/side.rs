@@ -1,4 +1,4 @@
-//! One side of the comparison, written once for both modules.
+//! One side of the comparison, written once for both channels.
 
 use std::cell::Cell;
 use std::panic::resume_unwind;
@@ -18,7 +18,7 @@ pub(crate) fn with_panicking_clones<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A value that is counted while it lives.
+/// A value that counts its living instances.
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) id: u64,
@@ -38,7 +38,7 @@ impl Counted {
 impl Clone for Counted {
     fn clone(&self) -> Self {
         if CLONES_PANIC.get() {
-            resume_unwind(Box::new("as told"));
+            resume_unwind(Box::new("planned"));
         }
         Self::new(self.id, &self.alive)
     }
@@ -50,7 +50,7 @@ impl Drop for Counted {
     }
 }
 
-/// Remembers that it was woken.
+/// Records that it was woken.
 #[derive(Debug, Default)]
 pub(crate) struct Woken(AtomicBool);
 
@@ -74,12 +74,12 @@ impl Wake for Woken {
     }
 }
 
-/// What an operation answered.
+/// The result of an operation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Nothing,
     Sent(usize),
-    /// The value came back.
+    /// The value was returned.
     Refused(u64),
     Value(u64),
     Empty,
@@ -91,7 +91,7 @@ pub(crate) enum Seen {
     Ended,
 }
 
-/// Everything that the handles tell about the channel.
+/// Everything that the handles report about the channel.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) senders: Vec<(usize, bool, usize, usize, usize)>,
@@ -117,7 +117,7 @@ macro_rules! side {
             use $($broadcast)+::error::{RecvError, SendError, TryRecvError};
             use $($broadcast)+::{Receiver, Sender, WeakSender, channel};
 
-            /// A future that stays, with what it needs to be cancelled.
+            /// A future that is kept, with what is needed to cancel it.
             struct Stays<H, R> {
                 future: Pin<Box<dyn Future<Output = (H, Option<R>)>>>,
                 cancelled: Rc<Cell<bool>>,
@@ -193,7 +193,7 @@ macro_rules! side {
                 alive: Arc<AtomicUsize>,
             }
 
-            /// The element that `which` chooses.
+            /// The element that `which` selects.
             fn pick<H>(handles: &mut [H], which: usize) -> Option<&mut H> {
                 let count = handles.len();
                 (count != 0).then(|| &mut handles[which % count])

@@ -1,4 +1,4 @@
-//! An iterator that need not keep its word.
+//! An iterator whose length may be wrong.
 
 use testkit::panics::planned_panic;
 

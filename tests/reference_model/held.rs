@@ -1,4 +1,4 @@
-//! References and batches that are kept while others publish.
+//! References and batches that are held while others publish.
 
 use testkit::tracked::Tracked;
 
@@ -13,14 +13,14 @@ impl Rig {
         }
         let index = who % self.followers.len();
         let mut follower = self.followers.swap_remove(index);
-        let foretold = follower.model.foretell(&self.ledger);
+        let predicted = follower.model.predict(&self.ledger);
         match follower.real.try_recv_ref() {
             Ok(held) => {
                 let answer = Answer::Value {
                     seq: held.seq(),
                     id: held.id(),
                 };
-                assert_eq!(answer, foretold);
+                assert_eq!(answer, predicted);
                 for turn in 0..publishes {
                     self.publish(turn);
                     assert_eq!(
@@ -33,10 +33,10 @@ impl Rig {
                     );
                 }
             }
-            Err(error) => assert_eq!(receive::answer(Err(error)), foretold),
+            Err(error) => assert_eq!(receive::answer(Err(error)), predicted),
         }
-        // What was published meanwhile has no say in what the receive had to answer.
-        follower.model.take(foretold);
+        // Events published meanwhile do not change what the receive had to return.
+        follower.model.take(predicted);
         follower.model.settle(&self.ledger, follower.real.position());
         self.followers.push(follower);
     }
@@ -47,10 +47,13 @@ impl Rig {
         }
         let index = who % self.followers.len();
         let mut follower = self.followers.swap_remove(index);
-        let foretold = follower.model.foretell(&self.ledger);
+        let predicted = follower.model.predict(&self.ledger);
         match follower.real.try_recv_batch(max) {
             Ok(mut batch) => {
-                assert!(matches!(foretold, Answer::Value { .. }), "a batch, but {foretold:?}");
+                assert!(
+                    matches!(predicted, Answer::Value { .. }),
+                    "a batch although {predicted:?} was predicted"
+                );
                 let mut held: Vec<(u64, &Tracked)> = Vec::new();
                 held.extend((0..before).map_while(|_| batch.next_seq()));
                 assert!(held.len() >= before.min(1), "an empty batch");
@@ -58,18 +61,18 @@ impl Rig {
                 held.extend((0..after).map_while(|_| batch.next_seq()));
                 drop(batch);
                 (0..publishes % 7).for_each(|turn| self.publish(turn));
-                // What was published meanwhile may extend the batch.
+                // Events published meanwhile may extend the batch.
                 let ahead = follower.model.values_ahead(&self.ledger, max.min(64));
                 let got: Vec<_> = held.iter().map(|(seq, value)| (*seq, value.id())).collect();
-                assert!(got.len() <= ahead.len(), "more than was there, or than asked for");
+                assert!(got.len() <= ahead.len(), "more events than available or requested");
                 assert_eq!(got, ahead[..got.len()]);
                 for (seq, id) in got {
                     follower.model.take(Answer::Value { seq, id });
                 }
             }
             Err(error) => {
-                assert_eq!(receive::answer(Err(error)), foretold);
-                follower.model.take(foretold);
+                assert_eq!(receive::answer(Err(error)), predicted);
+                follower.model.take(predicted);
             }
         }
         follower.model.settle(&self.ledger, follower.real.position());

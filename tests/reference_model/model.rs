@@ -1,7 +1,7 @@
-//! The plain sequential reference: what the contract says, with a list in place of the ring.
+//! The plain sequential reference: what the contract says, with a list instead of the ring.
 //!
-//! It knows seqs that are claimed and not finished (the operations inside a `publish_with` closure see one), because there
-//! the contract leaves a choice: while `p + capacity` is claimed but not published, `p` may count as lost or not.
+//! It models seqs that are claimed and not finished (operations inside a `publish_with` closure see one), because there the contract
+//! leaves a choice: while `p + capacity` is claimed but not published, `p` may count as lost or not.
 
 use doorbell::ring::{Lagged, OnLag};
 
@@ -13,7 +13,7 @@ pub(crate) enum Entry {
     Value(u64),
 }
 
-/// Everything that was ever claimed on a channel.
+/// Every seq ever claimed on a channel.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) capacity: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Ledger {
     entries: Vec<Entry>,
 }
 
-/// What one receive may answer.
+/// The possible results of one receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     Empty,
@@ -102,21 +102,22 @@ impl Ledger {
         }
     }
 
-    /// Whether a reader that finds `missed` lost may be told this.
+    /// Whether `lagged` is an allowed report for a reader at the lost seq `missed`.
     fn allows(&self, missed: u64, lagged: Lagged) -> bool {
-        let told = lagged.first_missed == missed && lagged.first_missed + lagged.skipped == lagged.resume_at;
+        let exact = lagged.first_missed == missed && lagged.first_missed + lagged.skipped == lagged.resume_at;
         let limit = self.resume_at();
         if self.settled() {
-            told && lagged.resume_at == limit
+            exact && lagged.resume_at == limit
         } else {
-            told && lagged.resume_at > missed
+            exact
+                && lagged.resume_at > missed
                 && lagged.resume_at <= limit
                 && (lagged.resume_at == limit || self.lost(lagged.resume_at) != Some(true))
         }
     }
 }
 
-/// Where one subscriber stands, and what it has seen.
+/// The position of one subscriber, and its counts.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader {
     pub(crate) start: u64,
@@ -139,8 +140,8 @@ impl Reader {
         }
     }
 
-    /// The answer of a receive when the contract leaves no choice.
-    pub(crate) fn foretell(&self, ledger: &Ledger) -> Answer {
+    /// The result of a receive, where the contract leaves no choice.
+    pub(crate) fn predict(&self, ledger: &Ledger) -> Answer {
         let mut seq = self.position;
         loop {
             let Some(entry) = ledger.entry(seq) else {
@@ -162,7 +163,7 @@ impl Reader {
         }
     }
 
-    /// Checks the answer of a receive and moves on, to where the subscriber says it now stands.
+    /// Checks the result of a receive and moves to the subscriber's new position.
     pub(crate) fn accept(&mut self, ledger: &Ledger, answer: Answer, position: u64) {
         let mut seq = self.position;
         loop {
@@ -186,8 +187,8 @@ impl Reader {
             );
             match (entry, answer) {
                 (Some(Entry::Void), _) => seq += 1,
-                (Some(Entry::Value(expected)), Answer::Value { seq: told, id }) => {
-                    assert_eq!((told, id), (seq, expected), "the wrong value: {self:?} {ledger:?}");
+                (Some(Entry::Value(expected)), Answer::Value { seq: got, id }) => {
+                    assert_eq!((got, id), (seq, expected), "the wrong value: {self:?} {ledger:?}");
                     self.pass_voids(ledger, seq);
                     self.received += 1;
                     self.position += 1;
@@ -202,7 +203,7 @@ impl Reader {
         self.settle(ledger, position);
     }
 
-    /// Moves on after an answer that was already compared with the foretold one.
+    /// Moves on after a result that was already compared with the predicted one.
     pub(crate) fn take(&mut self, answer: Answer) {
         match answer {
             Answer::Empty | Answer::Closed => {}
@@ -220,7 +221,7 @@ impl Reader {
         }
     }
 
-    /// The values from here on, in order, up to `max` of them, as far as they are readable now.
+    /// Up to `max` readable values from the position on, in order.
     pub(crate) fn values_ahead(&self, ledger: &Ledger, max: usize) -> Vec<(u64, u64)> {
         let mut ahead = Vec::new();
         let mut seq = self.position;
@@ -235,7 +236,7 @@ impl Reader {
         ahead
     }
 
-    /// Follows the subscriber over voids, which it may pass now or with its next receive.
+    /// Follows the subscriber over voids, which it may pass now or in its next receive.
     pub(crate) fn settle(&mut self, ledger: &Ledger, position: u64) {
         assert!(
             position >= self.position,
@@ -249,7 +250,7 @@ impl Reader {
             assert_eq!(
                 ledger.entry(self.position),
                 Some(Entry::Void),
-                "passed over something that is no void: {self:?} {ledger:?}"
+                "passed over a seq that is not a void: {self:?} {ledger:?}"
             );
             self.void += 1;
             self.position += 1;

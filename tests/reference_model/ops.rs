@@ -1,10 +1,10 @@
-//! The operations that are tried, and how they are drawn.
+//! The operations, and strategies for random scripts of them.
 
 use doorbell::ring::{Builder, MAX_SEQ, OnLag};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// One operation; `who` and `by` count round among those who live.
+/// One operation. `who` and `by` select a living handle, modulo their number.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Publish {
@@ -49,12 +49,12 @@ pub(crate) enum Op {
         who: usize,
         form: Form,
     },
-    /// Keeps a reference while others publish.
+    /// Holds a reference while others publish.
     HoldRef {
         who: usize,
         publishes: usize,
     },
-    /// Takes some of a batch, lets others publish, and takes some more.
+    /// Takes part of a batch, lets others publish, and takes another part.
     HoldBatch {
         who: usize,
         max: usize,
@@ -106,7 +106,7 @@ pub(crate) enum Form {
     Stream(usize),
 }
 
-/// A channel to make and what to do with it.
+/// A channel to create and the operations to run on it.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     pub(crate) capacity: usize,
@@ -124,7 +124,7 @@ impl Script {
         }
     }
 
-    /// The policy in force; without one it is headroom of an eighth of the capacity.
+    /// The effective policy. Default: headroom of an eighth of the capacity.
     pub(crate) fn policy(&self) -> OnLag {
         self.on_lag.unwrap_or(OnLag::Headroom(self.capacity as u64 / 8))
     }
@@ -203,7 +203,7 @@ fn op(one_publisher: bool) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// First seqs at the beginning, near multiples of powers of two and of the capacity, and as near to the end as the script allows.
+/// First seqs at the beginning, near multiples of powers of two and of the capacity, and as near to `MAX_SEQ` as the script allows.
 fn first_seq(capacity: usize) -> impl Strategy<Value = u64> {
     let capacity = capacity as u64;
     prop_oneof![

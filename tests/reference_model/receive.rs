@@ -13,7 +13,7 @@ use crate::model::{Answer, Ledger};
 use crate::ops::Form;
 use crate::rig::Follower;
 
-/// What a receive told, in the reference's words.
+/// Converts the result of a receive to the reference's type.
 pub(crate) fn answer(result: Result<(u64, Tracked), TryRecvError>) -> Answer {
     match result {
         Ok((seq, value)) => Answer::Value { seq, id: value.id() },
@@ -45,8 +45,8 @@ fn polled<T>(poll: Poll<Result<T, RecvError>>) -> Result<T, TryRecvError> {
     }
 }
 
-/// What an iterator or stream form told; its end means one thing only, which the caller knows.
-fn told(item: Option<Result<u64, Lagged>>, seq: u64, end: Answer) -> Answer {
+/// Converts an item of an iterator or stream. The caller passes what its end means.
+fn item_answer(item: Option<Result<u64, Lagged>>, seq: u64, end: Answer) -> Answer {
     match item {
         Some(Ok(id)) => Answer::Value { seq, id },
         Some(Err(lagged)) => Answer::Lagged(lagged),
@@ -54,13 +54,13 @@ fn told(item: Option<Result<u64, Lagged>>, seq: u64, end: Answer) -> Answer {
     }
 }
 
-/// Receives once (the iterator and batch forms: several times) and compares.
+/// Receives once (iterators and batches: several times) and compares.
 pub(crate) fn receive(follower: &mut Follower, ledger: &Ledger, form: Form) {
-    let foretold = follower.model.foretell(ledger);
-    // A blocking receive would never return from an empty channel that nobody publishes to.
-    let would_block = foretold == Answer::Empty;
-    // The forms that do not tell the seq are held to the foretold one.
-    let seq = match foretold {
+    let predicted = follower.model.predict(ledger);
+    // A blocking receive on an empty channel without other threads would never return.
+    let would_block = predicted == Answer::Empty;
+    // Receives that do not return the seq are compared with the predicted one.
+    let seq = match predicted {
         Answer::Value { seq, .. } => seq,
         _ => 0,
     };
@@ -112,12 +112,12 @@ fn batch(
     take: usize,
     open: impl for<'a> FnOnce(&'a mut doorbell::ring::Subscriber<Tracked>) -> Batched<'a>,
 ) {
-    let foretold = follower.model.foretell(ledger);
+    let predicted = follower.model.predict(ledger);
     let ahead = follower.model.values_ahead(ledger, max.min(64));
     let got = match open(&mut follower.real) {
         Ok(mut batch) => {
             let mut got: Vec<(u64, u64)> = Vec::new();
-            // One half through each of the two ways to step, or as a fold if all is taken.
+            // Half with each of the two ways to step, or as a fold if all is taken.
             got.extend((0..take / 2).map_while(|_| batch.next_seq().map(|(seq, value)| (seq, value.id()))));
             let so_far = got.len();
             if so_far == take / 2 {
@@ -133,7 +133,10 @@ fn batch(
                 }
             }
             if max > 0 {
-                assert!(matches!(foretold, Answer::Value { .. }), "a batch, but {foretold:?}");
+                assert!(
+                    matches!(predicted, Answer::Value { .. }),
+                    "a batch although {predicted:?} was predicted"
+                );
                 assert!(got.len() >= take.min(1), "an empty batch");
             }
             Ok(got)
@@ -144,7 +147,7 @@ fn batch(
         Ok(got) => got,
         Err(error) => return follower.accept(ledger, answer(Err(error))),
     };
-    assert!(got.len() <= ahead.len(), "more than was there, or than asked for");
+    assert!(got.len() <= ahead.len(), "more events than available or requested");
     assert_eq!(got, ahead[..got.len()]);
     for (seq, id) in got {
         follower.model.take(Answer::Value { seq, id });
@@ -154,12 +157,12 @@ fn batch(
 
 fn try_iter(follower: &mut Follower, ledger: &Ledger, count: usize) {
     for _ in 0..count {
-        let foretold = follower.model.foretell(ledger);
+        let predicted = follower.model.predict(ledger);
         let item = follower.real.try_iter().next();
         let item = item.map(|result| result.map(|value| value.id()));
         let ended = item.is_none();
-        assert_eq!(told(item, seq_of(foretold), end_of(ledger)), foretold);
-        follower.accept(ledger, foretold);
+        assert_eq!(item_answer(item, seq_of(predicted), end_of(ledger)), predicted);
+        follower.accept(ledger, predicted);
         if ended {
             break;
         }
@@ -168,26 +171,26 @@ fn try_iter(follower: &mut Follower, ledger: &Ledger, count: usize) {
 
 fn iter(follower: &mut Follower, ledger: &Ledger, count: usize) {
     for _ in 0..count {
-        let foretold = follower.model.foretell(ledger);
-        if foretold == Answer::Empty {
+        let predicted = follower.model.predict(ledger);
+        if predicted == Answer::Empty {
             break;
         }
         let item = follower.real.iter().next();
         let item = item.map(|result| result.map(|value| value.id()));
-        assert_eq!(told(item, seq_of(foretold), Answer::Closed), foretold);
-        follower.accept(ledger, foretold);
+        assert_eq!(item_answer(item, seq_of(predicted), Answer::Closed), predicted);
+        follower.accept(ledger, predicted);
     }
 }
 
-/// Skips what is lost without a word; the reference hears of it all the same.
+/// Skips lost events silently, and updates the reference.
 fn lossy(follower: &mut Follower, ledger: &Ledger) {
     let got = poll_once(follower.real.recv_lossy());
-    let mut foretold = follower.model.foretell(ledger);
-    if let Answer::Lagged(_) = foretold {
-        follower.model.take(foretold);
-        foretold = follower.model.foretell(ledger);
+    let mut predicted = follower.model.predict(ledger);
+    if let Answer::Lagged(_) = predicted {
+        follower.model.take(predicted);
+        predicted = follower.model.predict(ledger);
     }
-    let seq = seq_of(foretold);
+    let seq = seq_of(predicted);
     follower.accept(
         ledger,
         match got {
@@ -198,24 +201,24 @@ fn lossy(follower: &mut Follower, ledger: &Ledger) {
     );
 }
 
-/// A stream swallows its subscriber, so a clone becomes one.
+/// A stream consumes its subscriber, so a clone is converted.
 fn stream(follower: &Follower, ledger: &Ledger, count: usize) {
     let fork = follower.fork();
     let (mut model, mut stream) = (fork.model, fork.real.into_stream());
     for _ in 0..count {
-        let foretold = model.foretell(ledger);
+        let predicted = model.predict(ledger);
         let item = Pin::new(&mut stream).poll_next(&mut Context::from_waker(Waker::noop()));
         match item {
             Poll::Pending => {
-                assert_eq!(foretold, Answer::Empty);
+                assert_eq!(predicted, Answer::Empty);
                 break;
             }
             Poll::Ready(item) => {
                 let item = item.map(|result| result.map(|value| value.id()));
-                assert_eq!(told(item, seq_of(foretold), Answer::Closed), foretold);
+                assert_eq!(item_answer(item, seq_of(predicted), Answer::Closed), predicted);
             }
         }
-        model.take(foretold);
+        model.take(predicted);
     }
 }
 

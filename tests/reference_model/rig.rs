@@ -1,4 +1,4 @@
-//! Does every operation on a real channel and on the reference, and compares.
+//! Runs every operation on a real channel and on the reference, and compares.
 
 use doorbell::ring::{MAX_SEQ, Publisher, Start, Subscriber, SubscriberStats, WeakPublisher};
 use testkit::panics::{may_panic, planned_panic};
@@ -9,17 +9,17 @@ use crate::model::{Answer, Entry, Ledger, Reader};
 use crate::ops::{From, Inner, Op, Script};
 use crate::receive;
 
-/// A subscriber and what the reference knows about it.
+/// A subscriber and the reference's state for it.
 pub(crate) struct Follower {
     pub(crate) real: Subscriber<Tracked>,
     pub(crate) model: Reader,
-    /// What the statistics held when this subscriber began.
+    /// The statistics at the start of this subscriber.
     base: SubscriberStats,
 }
 
 impl Follower {
     fn new(real: Subscriber<Tracked>, start: u64) -> Self {
-        assert_eq!(real.position(), start, "starts elsewhere");
+        assert_eq!(real.position(), start, "the start differs");
         let base = real.stats();
         Self {
             real,
@@ -28,7 +28,7 @@ impl Follower {
         }
     }
 
-    /// A clone stands where the original stood.
+    /// A clone starts at the position of the original.
     pub(crate) fn fork(&self) -> Self {
         Self::new(self.real.clone(), self.model.position)
     }
@@ -100,7 +100,7 @@ impl Rig {
         assert_eq!(counter.alive(), 0, "every value is dropped exactly once");
     }
 
-    /// After the last publisher everybody gets what is retained, and then the end.
+    /// After the last publisher was dropped, every subscriber receives what is retained, then `Closed`.
     fn drain(&mut self) {
         self.ledger.closed = true;
         self.publishers.clear();
@@ -138,7 +138,7 @@ impl Rig {
         }
     }
 
-    /// The publisher that `by` picks, if one is left.
+    /// The publisher that `by` selects, if one is left.
     fn publisher(&self, by: usize) -> Option<&Publisher<Tracked>> {
         self.publishers.get(by % self.publishers.len().max(1))
     }
@@ -157,10 +157,10 @@ impl Rig {
             return;
         }
         let (id, value) = self.new_value();
-        let told = self.publisher(by).map(|publisher| publisher.publish(value));
+        let got = self.publisher(by).map(|publisher| publisher.publish(value));
         let seq = self.ledger.claim();
         self.ledger.finish(seq, Entry::Value(id));
-        assert_eq!(told, Some(seq));
+        assert_eq!(got, Some(seq));
     }
 
     fn publish_with(&mut self, by: usize, panics: bool) {
@@ -169,15 +169,15 @@ impl Rig {
         }
         let (id, value) = self.new_value();
         let seq = self.ledger.claim();
-        let publish = |told: u64| {
-            assert_eq!(told, seq);
+        let publish = |got: u64| {
+            assert_eq!(got, seq);
             if panics {
                 planned_panic();
             }
             value
         };
-        let told = may_panic(|| self.publisher(by).map(|publisher| publisher.publish_with(publish)));
-        assert_eq!(told, if panics { None } else { Some(Some(seq)) });
+        let got = may_panic(|| self.publisher(by).map(|publisher| publisher.publish_with(publish)));
+        assert_eq!(got, if panics { None } else { Some(Some(seq)) });
         self.ledger
             .finish(seq, if panics { Entry::Void } else { Entry::Value(id) });
     }
@@ -195,9 +195,9 @@ impl Rig {
         }
         let (id, value) = self.new_value();
         let mut seq = 0;
-        let around = |told: u64| {
+        let around = |got: u64| {
             seq = self.ledger.claim();
-            assert_eq!(told, seq);
+            assert_eq!(got, seq);
             for op in inner {
                 match *op {
                     Inner::Publish(count) => (0..count).for_each(|turn| self.publish(by + turn)),
@@ -230,7 +230,7 @@ impl Rig {
                 .into_iter(),
             panics,
         };
-        let told = may_panic(|| {
+        let got = may_panic(|| {
             self.publisher(by)
                 .map(|publisher| publisher.publish_batch(batch))
                 .unwrap()
@@ -246,10 +246,10 @@ impl Rig {
             self.ledger.finish(seq, entry);
         }
         let must_fail = panics && yields < claims;
-        assert_eq!(told, (!must_fail).then_some(start..start + claims as u64));
+        assert_eq!(got, (!must_fail).then_some(start..start + claims as u64));
     }
 
-    /// The start as the channel takes it, and the position that it must give.
+    /// The start to pass to the channel, and the expected position.
     fn start(&self, from: From) -> (Start, u64) {
         let next = self.ledger.next_seq();
         match from {
@@ -320,7 +320,11 @@ impl Rig {
             }
             Op::UpgradePublisher => {
                 let upgraded = self.weak.upgrade();
-                assert_eq!(upgraded.is_some(), !self.publishers.is_empty(), "closed is for good");
+                assert_eq!(
+                    upgraded.is_some(),
+                    !self.publishers.is_empty(),
+                    "a closed channel does not reopen"
+                );
                 self.publishers.extend(upgraded);
             }
             Op::DropPublisher { by } if !self.publishers.is_empty() => {

@@ -1,4 +1,4 @@
-//! A race on purpose, in the shape of the ring's own publication but with an ordering that is too weak.
+//! A planted race: the ring's own publication with an ordering that is too weak.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,17 +11,17 @@ struct Slot {
     value: UnsafeCell<u64>,
 }
 
-// SAFETY: it is not sound, and the sanitizer has to say so; the program is run for that alone.
+// SAFETY: this is unsound on purpose; the sanitizer must report it.
 unsafe impl Sync for Slot {}
 
-/// Ends the process with the sanitizer's report, or with an ordinary success if that is missing.
+/// Ends the process with the sanitizer's report, or returns normally if there is none.
 pub(crate) fn race() {
     let slot = shared(Slot {
         stamp: AtomicBool::new(false),
         value: UnsafeCell::new(0),
     });
     let writer = thread::spawn(move || {
-        // SAFETY: nobody reads before the stamp; what follows it does not make that known, though.
+        // SAFETY: nobody reads before the stamp is stored. (The ordering of that store is the planted fault.)
         unsafe { *slot.value.get() = 7 };
         slot.stamp.store(true, Ordering::Relaxed);
     });
@@ -29,7 +29,7 @@ pub(crate) fn race() {
         while !slot.stamp.load(Ordering::Relaxed) {
             thread::yield_now();
         }
-        // SAFETY: on this machine the write is there; the ordering does not promise it.
+        // SAFETY: the write has happened in practice, but the ordering does not guarantee it (the planted fault).
         unsafe { *slot.value.get() }
     });
     writer.join().expect("the writer ends");

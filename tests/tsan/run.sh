@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 CARGO_TARGET_DIR="$(realpath -m "${CARGO_TARGET_DIR:-target}")/tsan"
 export CARGO_TARGET_DIR
-# Sanitizers are not stable; the standard library comes without one, which the second flag allows.
+# Sanitizers are unstable. The prebuilt standard library is not instrumented; the second flag allows that.
 export RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
 export TSAN_OPTIONS="suppressions=$PWD/tests/tsan/suppressions.txt halt_on_error=1 history_size=4"

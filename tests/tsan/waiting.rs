@@ -1,4 +1,4 @@
-//! Tasks and threads that wait, with an executor whose every step the sanitizer can follow.
+//! Waiting tasks and threads, with an executor that the sanitizer can follow.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use crate::shared;
 
 const ROUNDS: u64 = 120;
 
-/// Unparks a thread, and tells it by its own atomic that it did.
+/// Unparks a thread, and sets its own atomic flag.
 struct Unpark {
     rung: AtomicBool,
     thread: Thread,
@@ -66,7 +66,7 @@ fn await_all(mut subscriber: Subscriber<Sealed>, arrived: &AtomicU64, way: u64) 
                 .unwrap(),
         };
         assert_eq!(value.open(), (0, round));
-        // Given up at once, and begun anew.
+        // Cancelled at once and started again.
         let mut abandoned = pin!(subscriber.recv());
         if let Poll::Ready(early) = abandoned.as_mut().poll(&mut Context::from_waker(&waker)) {
             panic!("{early:?} before it was published");
@@ -75,8 +75,8 @@ fn await_all(mut subscriber: Subscriber<Sealed>, arrived: &AtomicU64, way: u64) 
     }
 }
 
-pub(crate) fn tasks_and_threads(wake: doorbell::ring::Wake, backstop: bool) {
-    let builder = Builder::new(4).wake(wake).wake_watchdog(backstop);
+pub(crate) fn tasks_and_threads(wake: doorbell::ring::Wake, wake_watchdog: bool) {
+    let builder = Builder::new(4).wake(wake).wake_watchdog(wake_watchdog);
     let (publisher, subscriber) = builder.channel::<Sealed>().unwrap();
     let arrived = shared(AtomicU64::new(0));
     let mut threads = Vec::new();
