@@ -132,12 +132,12 @@ fn receivers_that_come_and_go_count_exactly() {
 
 /// A value that uses its own channel when it is dropped.
 #[derive(Clone)]
-struct Meddler {
-    tx: broadcast::WeakSender<Option<Meddler>>,
+struct UsesChannelInDrop {
+    tx: broadcast::WeakSender<Option<UsesChannelInDrop>>,
     drops: Arc<AtomicU64>,
 }
 
-impl Drop for Meddler {
+impl Drop for UsesChannelInDrop {
     fn drop(&mut self) {
         self.drops.fetch_add(1, Ordering::Relaxed);
         if let Some(tx) = self.tx.upgrade() {
@@ -153,11 +153,11 @@ fn values_may_use_the_channel_when_dropped() {
         let drops = Arc::new(AtomicU64::new(0));
         let (tx, rx) = broadcast::channel(2);
         for _ in 0..10 {
-            let meddler = Meddler {
+            let value = UsesChannelInDrop {
                 tx: tx.downgrade(),
                 drops: drops.clone(),
             };
-            tx.send(Some(meddler)).unwrap_or_else(|_| panic!("there is a receiver"));
+            tx.send(Some(value)).unwrap_or_else(|_| panic!("there is a receiver"));
         }
         drop(rx);
         assert_eq!(drops.load(Ordering::Relaxed), 10);
@@ -167,9 +167,9 @@ fn values_may_use_the_channel_when_dropped() {
 
 /// A value whose drop panics.
 #[derive(Clone)]
-struct Bomb(#[allow(dead_code, reason = "counts itself")] Arc<Tracked>);
+struct PanicsInDrop(#[allow(dead_code, reason = "counts itself")] Arc<Tracked>);
 
-impl Drop for Bomb {
+impl Drop for PanicsInDrop {
     fn drop(&mut self) {
         if !thread::panicking() {
             planned_panic();
@@ -183,14 +183,14 @@ fn every_value_is_dropped_although_drops_panic() {
     let (tx, rx) = broadcast::channel(4);
     let closed = async { tx.closed().await };
     for id in 0..4 {
-        assert!(tx.send(Bomb(Arc::new(counter.value(id)))).is_ok());
+        assert!(tx.send(PanicsInDrop(Arc::new(counter.value(id)))).is_ok());
     }
     must_panic(|| drop(rx));
     assert_eq!(counter.alive(), 0, "every value is dropped, whichever drop panicked");
     assert_eq!(tx.receiver_count(), 0);
     block_on(closed);
     let mut rx = tx.subscribe();
-    drop(tx.send(Bomb(Arc::new(counter.value(9)))));
+    drop(tx.send(PanicsInDrop(Arc::new(counter.value(9)))));
     assert_eq!(rx.len(), 1);
     must_panic(|| drop(rx.try_recv()));
     must_panic(|| drop(rx));

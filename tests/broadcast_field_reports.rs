@@ -229,14 +229,14 @@ fn r11_wakers_may_use_the_channel() {
 
 /// A message whose drop sends another, while the sender exists.
 #[derive(Clone)]
-struct Echo(Option<(broadcast::WeakSender<Echo>, Arc<AtomicU64>)>);
+struct SendsInDrop(Option<(broadcast::WeakSender<SendsInDrop>, Arc<AtomicU64>)>);
 
-impl Drop for Echo {
+impl Drop for SendsInDrop {
     fn drop(&mut self) {
         if let Some((tx, drops)) = self.0.take() {
             drops.fetch_add(1, Ordering::Relaxed);
             if let Some(tx) = tx.upgrade() {
-                let _refused = tx.send(Echo(None));
+                let _refused = tx.send(SendsInDrop(None));
             }
         }
     }
@@ -248,8 +248,8 @@ fn r12_a_message_may_send_when_dropped() {
         let drops = Arc::new(AtomicU64::new(0));
         let (tx, rx) = channel(2);
         for _ in 0..100 {
-            let echo = Echo(Some((tx.downgrade(), drops.clone())));
-            assert!(tx.send(echo).is_ok());
+            let message = SendsInDrop(Some((tx.downgrade(), drops.clone())));
+            assert!(tx.send(message).is_ok());
         }
         drop(rx);
         assert_eq!(drops.load(Ordering::Relaxed), 100);

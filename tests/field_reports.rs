@@ -292,20 +292,20 @@ fn r11_wakers_may_use_the_channel() {
     });
 }
 
-/// Publishes a message without an echo when it is dropped.
-struct Echo {
+/// Publishes another message when it is dropped, if `next` is set.
+struct PublishesInDrop {
     _tracked: Tracked,
-    echo: Mutex<Option<(WeakPublisher<Echo>, Tracked)>>,
+    next: Mutex<Option<(WeakPublisher<PublishesInDrop>, Tracked)>>,
 }
 
-impl Drop for Echo {
+impl Drop for PublishesInDrop {
     fn drop(&mut self) {
-        if let Some((publisher, tracked)) = self.echo.get_mut().unwrap().take()
+        if let Some((publisher, tracked)) = self.next.get_mut().unwrap().take()
             && let Some(publisher) = publisher.upgrade()
         {
-            publisher.publish(Echo {
+            publisher.publish(PublishesInDrop {
                 _tracked: tracked,
-                echo: Mutex::new(None),
+                next: Mutex::new(None),
             });
         }
     }
@@ -318,9 +318,9 @@ fn r12_a_message_may_publish_when_dropped() {
         let counter = DropCounter::new();
         let (publisher, mut subscriber) = channel(4);
         for id in 0..100 {
-            publisher.publish(Echo {
+            publisher.publish(PublishesInDrop {
                 _tracked: counter.value(id),
-                echo: Mutex::new(Some((publisher.downgrade(), counter.value(1_000 + id)))),
+                next: Mutex::new(Some((publisher.downgrade(), counter.value(1_000 + id)))),
             });
             while subscriber.try_recv_ref().is_ok() {}
         }
@@ -369,9 +369,9 @@ fn r13_dropping_lagging_receivers_touches_no_message() {
 }
 
 /// Its clone panics for one subscriber only.
-struct Picky(Arc<AtomicBool>);
+struct PanicsInClone(Arc<AtomicBool>);
 
-impl Clone for Picky {
+impl Clone for PanicsInClone {
     fn clone(&self) -> Self {
         if self.0.load(Ordering::SeqCst) {
             planned_panic();
@@ -386,8 +386,8 @@ fn r14_a_clone_that_panics_has_received_nothing() {
     let (publisher, mut unlucky) = channel(4);
     let mut lucky = unlucky.clone();
     let refuse = Arc::new(AtomicBool::new(true));
-    publisher.publish(Picky(Arc::clone(&refuse)));
-    publisher.publish(Picky(Arc::default()));
+    publisher.publish(PanicsInClone(Arc::clone(&refuse)));
+    publisher.publish(PanicsInClone(Arc::default()));
     must_panic(|| unlucky.try_recv());
     must_panic(|| unlucky.recv_blocking());
     assert_eq!(unlucky.position(), 1);

@@ -173,42 +173,42 @@ fn a_batch_iterator_with_a_wrong_length_leaves_voids() {
     batch_leaves(usize::MAX, 3, true, 0, 0);
 }
 
-/// Its clone panics while the fuse is set.
+/// Its clone panics while `panics` is set.
 #[derive(Debug)]
-struct Touchy {
+struct PanicsInClone {
     tracked: Tracked,
-    lit: Arc<AtomicBool>,
+    panics: Arc<AtomicBool>,
 }
 
-impl Clone for Touchy {
+impl Clone for PanicsInClone {
     fn clone(&self) -> Self {
-        if self.lit.load(Ordering::SeqCst) {
+        if self.panics.load(Ordering::SeqCst) {
             planned_panic();
         }
         Self {
             tracked: self.tracked.clone(),
-            lit: Arc::clone(&self.lit),
+            panics: Arc::clone(&self.panics),
         }
     }
 }
 
 /// Makes `clone` panic during one receive, and checks the subscriber's state after it.
-fn clone_panics_in(receive: impl Fn(&mut Subscriber<Touchy>)) {
+fn clone_panics_in(receive: impl Fn(&mut Subscriber<PanicsInClone>)) {
     let counter = DropCounter::new();
-    let lit = Arc::new(AtomicBool::new(false));
+    let panics = Arc::new(AtomicBool::new(false));
     let (publisher, mut subscriber) = channel(4);
     let mut other = subscriber.clone();
     let publish = |id| {
-        publisher.publish(Touchy {
+        publisher.publish(PanicsInClone {
             tracked: counter.value(id),
-            lit: Arc::clone(&lit),
+            panics: Arc::clone(&panics),
         })
     };
     publish(1);
     publish(2);
-    lit.store(true, Ordering::SeqCst);
+    panics.store(true, Ordering::SeqCst);
     must_panic(|| receive(&mut subscriber));
-    lit.store(false, Ordering::SeqCst);
+    panics.store(false, Ordering::SeqCst);
     let stats = subscriber.stats();
     assert_eq!(stats.received + stats.skipped + stats.void, subscriber.position() - 1);
     // No event is lost: the next receive returns the one that was not returned.
@@ -241,12 +241,12 @@ fn a_clone_that_panics_has_received_nothing() {
 }
 
 /// Its drop panics if it is armed, unless the thread is already panicking.
-struct Grenade {
+struct PanicsInDrop {
     tracked: Tracked,
     armed: bool,
 }
 
-impl Drop for Grenade {
+impl Drop for PanicsInDrop {
     fn drop(&mut self) {
         if self.armed && !thread::panicking() {
             planned_panic();
@@ -261,11 +261,11 @@ fn a_publish_succeeds_although_the_displaced_value_panics() {
         let (publisher, mut subscriber) = channel(capacity);
         let (mut panics, mut expected) = (0, 1);
         for seq in 1..=200 {
-            let grenade = Grenade {
+            let value = PanicsInDrop {
                 tracked: counter.value(seq),
                 armed: seq % 3 == 0,
             };
-            panics += usize::from(may_panic(|| publisher.publish(grenade)).is_none());
+            panics += usize::from(may_panic(|| publisher.publish(value)).is_none());
             // The value is published although dropping the displaced value made the call panic.
             let held = subscriber.try_recv_ref().unwrap();
             assert_eq!((held.seq(), held.tracked.id()), (expected, seq));
@@ -290,7 +290,7 @@ fn a_batch_is_published_although_displaced_values_panic() {
         let batch: Vec<_> = ids
             .by_ref()
             .take(5)
-            .map(|id| Grenade {
+            .map(|id| PanicsInDrop {
                 tracked: counter.value(id),
                 armed: id % 4 == round % 4,
             })
@@ -320,7 +320,7 @@ fn dropping_the_channel_drops_every_value_although_some_panic() {
     for armed in [0..1u64, 3..4, 0..8, 7..8] {
         let (publisher, subscriber) = channel(8);
         for id in 0..8 {
-            publisher.publish(Grenade {
+            publisher.publish(PanicsInDrop {
                 tracked: counter.value(id),
                 armed: armed.contains(&id),
             });

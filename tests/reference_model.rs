@@ -4,6 +4,8 @@
 
 #[path = "reference_model/claiming.rs"]
 mod claiming;
+#[path = "reference_model/harness.rs"]
+mod harness;
 #[path = "reference_model/held.rs"]
 mod held;
 #[path = "reference_model/model.rs"]
@@ -12,13 +14,11 @@ mod model;
 mod ops;
 #[path = "reference_model/receive.rs"]
 mod receive;
-#[path = "reference_model/rig.rs"]
-mod rig;
 
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
+use crate::harness::Harness;
 use crate::ops::script;
-use crate::rig::Rig;
 
 /// The same cases in every run, unless the environment sets others.
 fn config(cases: u32) -> Config {
@@ -35,7 +35,7 @@ fn config(cases: u32) -> Config {
 
 fn check(one_publisher: bool) {
     let outcome = TestRunner::new(config(1_500)).run(&script(one_publisher), |script| {
-        Rig::run_script(&script);
+        Harness::run_script(&script);
         Ok(())
     });
     if let Err(failure) = outcome {

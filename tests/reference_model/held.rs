@@ -2,16 +2,16 @@
 
 use testkit::tracked::Tracked;
 
+use crate::harness::Harness;
 use crate::model::Answer;
 use crate::receive;
-use crate::rig::Rig;
 
-impl Rig {
-    pub(crate) fn hold_ref(&mut self, who: usize, publishes: usize) {
+impl Harness {
+    pub(crate) fn hold_ref(&mut self, which: usize, publishes: usize) {
         if self.followers.is_empty() {
             return;
         }
-        let index = who % self.followers.len();
+        let index = which % self.followers.len();
         let mut follower = self.followers.swap_remove(index);
         let predicted = follower.model.predict(&self.ledger);
         match follower.real.try_recv_ref() {
@@ -41,11 +41,11 @@ impl Rig {
         self.followers.push(follower);
     }
 
-    pub(crate) fn hold_batch(&mut self, who: usize, max: usize, before: usize, publishes: usize, after: usize) {
+    pub(crate) fn hold_batch(&mut self, which: usize, max: usize, before: usize, publishes: usize, after: usize) {
         if self.followers.is_empty() {
             return;
         }
-        let index = who % self.followers.len();
+        let index = which % self.followers.len();
         let mut follower = self.followers.swap_remove(index);
         let predicted = follower.model.predict(&self.ledger);
         match follower.real.try_recv_batch(max) {

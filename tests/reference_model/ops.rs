@@ -4,7 +4,7 @@ use doorbell::ring::{Builder, MAX_SEQ, OnLag};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// One operation. `who` and `by` select a living handle, modulo their number.
+/// One operation. `which` selects a living subscriber and `by` a living publisher, modulo their number.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Publish {
@@ -33,30 +33,30 @@ pub(crate) enum Op {
     },
     Subscribe(From),
     CloneSubscriber {
-        who: usize,
+        which: usize,
     },
     Resubscribe {
-        who: usize,
+        which: usize,
     },
     ResubscribeFrom {
-        who: usize,
+        which: usize,
         from: From,
     },
     DropSubscriber {
-        who: usize,
+        which: usize,
     },
     Receive {
-        who: usize,
+        which: usize,
         form: Form,
     },
     /// Holds a reference while others publish.
     HoldRef {
-        who: usize,
+        which: usize,
         publishes: usize,
     },
     /// Takes part of a batch, lets others publish, and takes another part.
     HoldBatch {
-        who: usize,
+        which: usize,
         max: usize,
         before: usize,
         publishes: usize,
@@ -175,31 +175,31 @@ fn inner() -> impl Strategy<Value = Inner> {
 }
 
 fn op(one_publisher: bool) -> impl Strategy<Value = Op> {
-    let who = || 0usize..8;
+    let handle = || 0usize..8;
     let (add, upgrade) = if one_publisher {
         (Op::Publish { by: 0 }, Op::Publish { by: 0 })
     } else {
         (Op::AddPublisher, Op::UpgradePublisher)
     };
     prop_oneof![
-        12 => who().prop_map(|by| Op::Publish { by }),
-        2 => (who(), any::<bool>()).prop_map(|(by, panics)| Op::PublishWith { by, panics }),
-        4 => (who(), vec(inner(), 0..6), prop::bool::weighted(0.2))
+        12 => handle().prop_map(|by| Op::Publish { by }),
+        2 => (handle(), any::<bool>()).prop_map(|(by, panics)| Op::PublishWith { by, panics }),
+        4 => (handle(), vec(inner(), 0..6), prop::bool::weighted(0.2))
             .prop_map(|(by, inner, panics)| Op::PublishAround { by, inner, panics }),
-        4 => (who(), prop_oneof![0usize..8, 0usize..80], prop_oneof![0usize..8, 0usize..80], prop::bool::weighted(0.2))
+        4 => (handle(), prop_oneof![0usize..8, 0usize..80], prop_oneof![0usize..8, 0usize..80], prop::bool::weighted(0.2))
             .prop_map(|(by, claims, yields, panics)| Op::PublishBatch { by, claims, yields, panics }),
         1 => Just(add),
         1 => Just(upgrade),
-        1 => who().prop_map(|by| Op::DropPublisher { by }),
+        1 => handle().prop_map(|by| Op::DropPublisher { by }),
         2 => from().prop_map(Op::Subscribe),
-        1 => who().prop_map(|who| Op::CloneSubscriber { who }),
-        1 => who().prop_map(|who| Op::Resubscribe { who }),
-        1 => (who(), from()).prop_map(|(who, from)| Op::ResubscribeFrom { who, from }),
-        2 => who().prop_map(|who| Op::DropSubscriber { who }),
-        18 => (who(), form()).prop_map(|(who, form)| Op::Receive { who, form }),
-        2 => (who(), 0usize..60).prop_map(|(who, publishes)| Op::HoldRef { who, publishes }),
-        3 => (who(), 1usize..80, 0usize..6, 0usize..60, 0usize..6)
-            .prop_map(|(who, max, before, publishes, after)| Op::HoldBatch { who, max, before, publishes, after }),
+        1 => handle().prop_map(|which| Op::CloneSubscriber { which }),
+        1 => handle().prop_map(|which| Op::Resubscribe { which }),
+        1 => (handle(), from()).prop_map(|(which, from)| Op::ResubscribeFrom { which, from }),
+        2 => handle().prop_map(|which| Op::DropSubscriber { which }),
+        18 => (handle(), form()).prop_map(|(which, form)| Op::Receive { which, form }),
+        2 => (handle(), 0usize..60).prop_map(|(which, publishes)| Op::HoldRef { which, publishes }),
+        3 => (handle(), 1usize..80, 0usize..6, 0usize..60, 0usize..6)
+            .prop_map(|(which, max, before, publishes, after)| Op::HoldBatch { which, max, before, publishes, after }),
     ]
 }
 

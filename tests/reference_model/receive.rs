@@ -9,9 +9,9 @@ use futures::Stream;
 use testkit::threads::poll_once;
 use testkit::tracked::Tracked;
 
+use crate::harness::Follower;
 use crate::model::{Answer, Ledger};
 use crate::ops::Form;
-use crate::rig::Follower;
 
 /// Converts the result of a receive to the reference's type.
 pub(crate) fn answer(result: Result<(u64, Tracked), TryRecvError>) -> Answer {

@@ -64,7 +64,7 @@ impl Follower {
 }
 
 /// A real channel beside its reference.
-pub(crate) struct Rig {
+pub(crate) struct Harness {
     publishers: Vec<Publisher<Tracked>>,
     weak: WeakPublisher<Tracked>,
     pub(crate) followers: Vec<Follower>,
@@ -73,11 +73,11 @@ pub(crate) struct Rig {
     next_id: u64,
 }
 
-impl Rig {
+impl Harness {
     /// Runs the script on a new channel.
     pub(crate) fn run_script(script: &Script) {
         let (publisher, subscriber) = script.builder().channel().unwrap();
-        let rig = Self {
+        let harness = Self {
             weak: publisher.downgrade(),
             publishers: vec![publisher],
             followers: vec![Follower::new(subscriber, script.first_seq)],
@@ -85,7 +85,7 @@ impl Rig {
             counter: DropCounter::new(),
             next_id: 0,
         };
-        rig.run(&script.ops);
+        harness.run(&script.ops);
     }
 
     fn run(mut self, ops: &[Op]) {
@@ -202,7 +202,7 @@ impl Rig {
                 match *op {
                     Inner::Publish(count) => (0..count).for_each(|turn| self.publish(by + turn)),
                     Inner::Void => self.publish_with(by, true),
-                    Inner::Receive(who) => self.receive(who, crate::ops::Form::TrySeq),
+                    Inner::Receive(which) => self.receive(which, crate::ops::Form::TrySeq),
                 }
             }
             if panics {
@@ -273,11 +273,11 @@ impl Rig {
         }
     }
 
-    fn receive(&mut self, who: usize, form: crate::ops::Form) {
+    fn receive(&mut self, which: usize, form: crate::ops::Form) {
         if self.followers.is_empty() {
             return;
         }
-        let index = who % self.followers.len();
+        let index = which % self.followers.len();
         receive::receive(&mut self.followers[index], &self.ledger, form);
     }
 
@@ -293,16 +293,16 @@ impl Rig {
                 panics,
             } => self.publish_batch(*by, *claims, *yields, *panics),
             Op::Subscribe(from) => self.subscribe(*from),
-            Op::Receive { who, form } => self.receive(*who, *form),
-            Op::HoldRef { who, publishes } => self.hold_ref(*who, *publishes),
+            Op::Receive { which, form } => self.receive(*which, *form),
+            Op::HoldRef { which, publishes } => self.hold_ref(*which, *publishes),
             Op::HoldBatch {
-                who,
+                which,
                 max,
                 before,
                 publishes,
                 after,
             } => {
-                self.hold_batch(*who, *max, *before, *publishes, *after);
+                self.hold_batch(*which, *max, *before, *publishes, *after);
             }
             _ => self.apply_to_handles(op),
         }
@@ -332,21 +332,21 @@ impl Rig {
                 self.publishers.swap_remove(index);
                 self.ledger.closed = self.publishers.is_empty();
             }
-            Op::CloneSubscriber { who } if count > 0 => {
-                let fork = self.followers[who % count].fork();
+            Op::CloneSubscriber { which } if count > 0 => {
+                let fork = self.followers[which % count].fork();
                 self.followers.push(fork);
             }
-            Op::ResubscribeFrom { who, from } if count > 0 => {
+            Op::ResubscribeFrom { which, from } if count > 0 => {
                 let (start, position) = self.start(*from);
-                let real = self.followers[who % count].real.resubscribe_from(start);
+                let real = self.followers[which % count].real.resubscribe_from(start);
                 self.followers.push(Follower::new(real, position));
             }
-            Op::Resubscribe { who } if count > 0 => {
-                let real = self.followers[who % count].real.resubscribe();
+            Op::Resubscribe { which } if count > 0 => {
+                let real = self.followers[which % count].real.resubscribe();
                 self.followers.push(Follower::new(real, self.ledger.next_seq()));
             }
-            Op::DropSubscriber { who } if count > 0 => {
-                self.followers.swap_remove(who % count);
+            Op::DropSubscriber { which } if count > 0 => {
+                self.followers.swap_remove(which % count);
             }
             _ => {}
         }
