@@ -1,4 +1,4 @@
-//! The store in memory, and a store that has only what it must, against the suite of all stores; and what only memory has.
+//! The memory store and a minimal store against the common suite, and what is specific to the memory store.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -21,11 +21,11 @@ fn retention(per_stream: usize, total: usize) -> MemoryRetention {
 }
 
 #[test]
-fn the_suite_over_memory() {
+fn memory_store_passes_the_common_suite() {
     let abilities = Abilities {
         atomic_batches: true,
         checks_keys: true,
-        knows_history: true,
+        tracks_history: true,
     };
     block_on(store_suite::run(
         async || Arc::new(MemoryStore::new()) as Arc<dyn Store>,
@@ -33,12 +33,12 @@ fn the_suite_over_memory() {
     ));
 }
 
-/// As a third party would write one, by the trait's own example.
+/// Implements only the required methods, like the example of the trait.
 #[derive(Default)]
-struct Simple(Mutex<BTreeMap<String, Vec<FleetEvent>>>);
+struct MinimalStore(Mutex<BTreeMap<String, Vec<FleetEvent>>>);
 
 #[async_trait::async_trait]
-impl Store for Simple {
+impl Store for MinimalStore {
     async fn append(&self, event: FleetEvent) -> Result<FleetEvent, StoreError> {
         let mut streams = self.0.lock().unwrap();
         let stream = streams.entry(event.stream_key().to_owned()).or_default();
@@ -75,20 +75,20 @@ impl Store for Simple {
 }
 
 #[test]
-fn the_suite_over_a_simple_store() {
+fn a_minimal_store_passes_the_common_suite() {
     let abilities = Abilities {
         atomic_batches: false,
         checks_keys: false,
-        knows_history: false,
+        tracks_history: false,
     };
     block_on(store_suite::run(
-        async || Arc::new(Simple::default()) as Arc<dyn Store>,
+        async || Arc::new(MinimalStore::default()) as Arc<dyn Store>,
         abilities,
     ));
 }
 
 #[test]
-fn each_stream_keeps_its_last_events() {
+fn each_stream_keeps_its_newest_events() {
     let store = MemoryStore::<FleetEvent>::with_retention(retention(3, 100));
     for number in 1..=10 {
         store.append_now(event("a", &number.to_string())).unwrap();
@@ -106,7 +106,7 @@ fn each_stream_keeps_its_last_events() {
 }
 
 #[test]
-fn the_oldest_of_all_go_first() {
+fn the_total_limit_removes_the_oldest_events_first() {
     let store = MemoryStore::<FleetEvent>::with_retention(retention(100, 4));
     for stream_key in ["a", "a", "b", "c", "a", "d"] {
         store.append_now(event(stream_key, "x")).unwrap();
@@ -124,25 +124,29 @@ fn the_oldest_of_all_go_first() {
     );
     store.append_now(event("e", "x")).unwrap();
     assert_eq!(read("b"), (1, vec![]));
-    assert_eq!(store.append_now(event("b", "x")).unwrap().seq(), 2, "the numbers go on");
+    assert_eq!(
+        store.append_now(event("b", "x")).unwrap().seq(),
+        2,
+        "numbering continues"
+    );
 }
 
 #[test]
-fn trimming_keeps_the_numbers_and_the_bound_right() {
+fn trimming_keeps_numbering_and_limits_correct() {
     let store = MemoryStore::<FleetEvent>::with_retention(retention(100, 5));
     for _ in 0..5 {
         store.append_now(event("a", "x")).unwrap();
     }
     assert_eq!(store.trim_now("a", 2), 2);
     assert_eq!(store.trim_now("a", 1), 0);
-    assert_eq!(store.trim_now("nobody", 1), 0);
+    assert_eq!(store.trim_now("missing", 1), 0);
     assert_eq!(store.replay_now("a", 0, 10).low_water, 2);
     assert_eq!(store.trim_now("a", u64::MAX), 3);
     assert_eq!((store.len(), store.high_water_now("a")), (0, 5));
     for _ in 0..5 {
         store.append_now(event("b", "x")).unwrap();
     }
-    assert_eq!(store.len(), 5, "what was trimmed no longer counts");
+    assert_eq!(store.len(), 5, "trimmed events do not count");
     let watermark = block_on(all_changes(&store, None, 10)).1;
     assert_eq!(store.append_now(event("a", "x")).unwrap().seq(), 6);
     let changed = block_on(all_changes(&store, Some(&watermark), 10)).0;
@@ -150,7 +154,7 @@ fn trimming_keeps_the_numbers_and_the_bound_right() {
 }
 
 #[test]
-fn another_store_s_watermark_means_nothing() {
+fn a_watermark_of_another_store_lists_all_streams() {
     let (one, other) = (MemoryStore::new(), MemoryStore::new());
     other.append_now(event("a", "x")).unwrap();
     one.append_now(event("b", "x")).unwrap();
@@ -171,7 +175,7 @@ fn another_store_s_watermark_means_nothing() {
 }
 
 #[test]
-fn writers_on_threads_share_the_numbers() {
+fn concurrent_writers_get_consecutive_numbers() {
     let store = MemoryStore::new();
     std::thread::scope(|scope| {
         for writer in 0..4 {
@@ -199,48 +203,48 @@ fn writers_on_threads_share_the_numbers() {
     assert_eq!(store.high_water_now("b"), 200);
 }
 
-/// Events may call back into the store when they are cloned or dropped.
+/// Events may call the store when they are cloned or dropped.
 #[test]
-fn an_event_that_uses_the_store_as_it_goes() {
+fn event_code_that_calls_the_store_does_not_deadlock() {
     use std::sync::OnceLock;
 
     use serde::{Deserialize, Serialize};
 
-    static STORE: OnceLock<MemoryStore<Nosy>> = OnceLock::new();
+    static STORE: OnceLock<MemoryStore<Reentrant>> = OnceLock::new();
 
     #[derive(Serialize, Deserialize)]
-    struct Nosy(u64);
+    struct Reentrant(u64);
 
-    fn look() {
+    fn call_store() {
         if let Some(store) = STORE.get() {
             let _ = store.len();
         }
     }
 
-    impl Clone for Nosy {
+    impl Clone for Reentrant {
         fn clone(&self) -> Self {
-            look();
+            call_store();
             Self(self.0)
         }
     }
 
-    impl Drop for Nosy {
+    impl Drop for Reentrant {
         fn drop(&mut self) {
-            look();
+            call_store();
         }
     }
 
-    impl StreamEvent for Nosy {
+    impl StreamEvent for Reentrant {
         fn stream_key(&self) -> &str {
-            look();
-            "nosy"
+            call_store();
+            "reentrant"
         }
         fn seq(&self) -> u64 {
-            look();
+            call_store();
             self.0
         }
         fn with_seq(mut self, seq: u64) -> Self {
-            look();
+            call_store();
             self.0 = seq;
             self
         }
@@ -248,19 +252,19 @@ fn an_event_that_uses_the_store_as_it_goes() {
 
     let store = STORE.get_or_init(|| MemoryStore::with_retention(retention(2, 3)));
     for _ in 0..5 {
-        store.append_now(Nosy(0)).unwrap();
-        store.append_batch_now(vec![Nosy(0), Nosy(0)]).unwrap();
+        store.append_now(Reentrant(0)).unwrap();
+        store.append_batch_now(vec![Reentrant(0), Reentrant(0)]).unwrap();
     }
-    assert!(store.append_now(Nosy(3)).is_err());
-    assert_eq!(store.replay_now("nosy", 0, 10).records.len(), 2);
-    assert_eq!(store.trim_now("nosy", 15), 2);
+    assert!(store.append_now(Reentrant(3)).is_err());
+    assert_eq!(store.replay_now("reentrant", 0, 10).records.len(), 2);
+    assert_eq!(store.trim_now("reentrant", 15), 2);
 }
 
 proptest::proptest! {
     #[test]
-    fn any_operations_beside_a_plain_map(ops in store_suite::reference::ops()) {
+    fn memory_store_behaves_like_the_model(ops in store_suite::model::ops()) {
         let store = MemoryStore::new();
         let trim = async |key: &str, through| store.trim_now(key, through);
-        block_on(store_suite::reference::run(&store, trim, "run", ops));
+        block_on(store_suite::model::run(&store, trim, "run", ops));
     }
 }

@@ -1,32 +1,32 @@
-//! The store over Postgres against a real server: the suite of all stores, and what only Postgres has.
+//! The Postgres store against a real server: the common suite, and what is specific to Postgres.
 
 use std::sync::Arc;
 
 use doorbell::store::Store as _;
 
-mod appending;
-mod changing;
-mod schemas;
-mod sql;
+mod append_concurrency;
+mod changed_since;
+mod connection_loss;
+mod group_commit;
+mod migrations;
+mod retention;
+mod sql_functions;
 #[allow(dead_code, reason = "each test binary uses a part")]
 #[path = "../store_suite/mod.rs"]
 mod store_suite;
 mod support;
-mod terminated;
-mod trimming;
-mod turns;
 
 use store_suite::{Abilities, event};
 use support::Store;
 
-/// One store for all of the suite: each part finds it emptied.
+/// All parts of the suite share one store, which is emptied before each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_suite_over_postgres() {
+async fn postgres_store_passes_the_common_suite() {
     let store = Store::fresh().await;
     let abilities = Abilities {
         atomic_batches: true,
         checks_keys: true,
-        knows_history: true,
+        tracks_history: true,
     };
     let fresh = async || {
         store.psql("TRUNCATE doorbell.events, doorbell.low_water_marks");
@@ -36,7 +36,7 @@ async fn the_suite_over_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_with_nul_is_refused_before_it_is_sent() {
+async fn an_event_with_nul_is_refused_and_the_transaction_stays_usable() {
     let store = Store::fresh().await;
     let mut transaction = store.pool().begin().await.unwrap();
     let refused = store.append_in(&mut transaction, event("a", "a\0b")).await;
@@ -52,16 +52,16 @@ async fn an_event_with_nul_is_refused_before_it_is_sent() {
     assert_eq!(store.high_water("a").await.unwrap(), 1);
 }
 
-/// The streams of each case have names of their own, in one store.
+/// All cases share one store; each uses its own stream keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_operations_beside_a_plain_map() {
+async fn postgres_store_behaves_like_the_model() {
     use proptest::strategy::{Strategy as _, ValueTree as _};
     let store = Store::fresh().await;
     let mut runner = proptest::test_runner::TestRunner::default();
     for case in 0..40 {
-        let ops = store_suite::reference::ops().new_tree(&mut runner).unwrap().current();
+        let ops = store_suite::model::ops().new_tree(&mut runner).unwrap().current();
         println!("{ops:?}");
         let trim = async |key: &str, through| store.trim(key, through).await.unwrap();
-        store_suite::reference::run(&*store, trim, &case.to_string(), ops).await;
+        store_suite::model::run(&*store, trim, &case.to_string(), ops).await;
     }
 }

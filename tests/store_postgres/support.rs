@@ -1,11 +1,11 @@
-//! A migrated store in a database of its own.
+//! A migrated store in its own database.
 
 use std::ops::Deref;
 
 use doorbell::store::PostgresStore;
 use throwaway_postgres::Database;
 
-/// A store, and the database that goes with it.
+/// A store and its database.
 pub(crate) struct Store {
     store: PostgresStore,
     pub(crate) database: Database,
@@ -19,7 +19,7 @@ impl Store {
         Self { store, database }
     }
 
-    /// Runs SQL by psql.
+    /// Runs SQL with psql and returns its output.
     pub(crate) fn psql(&self, sql: &str) -> String {
         self.database.psql(sql).unwrap()
     }

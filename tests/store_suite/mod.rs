@@ -1,21 +1,21 @@
-//! What every store owes its readers, whatever it is made of. Each function takes an empty store; `run` takes them all.
+//! The common suite: what every store must do. Each function takes an empty store; `run` runs all of them.
 
-pub(crate) mod reference;
+pub(crate) mod model;
 
 use std::sync::Arc;
 
 use doorbell::bus::{FleetEvent, FleetEventKind, StreamEvent};
 use doorbell::store::{MAX_STREAM_KEY_BYTES, ReplayRange, Store, StoreError};
 
-/// What a store can do beyond the three methods that it has to have.
+/// What a store supports beyond the three required methods.
 #[derive(Clone, Copy)]
 pub(crate) struct Abilities {
-    /// A batch is appended as a whole or not at all.
+    /// Appends a batch completely or not at all.
     pub(crate) atomic_batches: bool,
-    /// It refuses keys that cannot name a stream.
+    /// Refuses invalid stream keys.
     pub(crate) checks_keys: bool,
-    /// It knows what changed, when events were appended, and who they are.
-    pub(crate) knows_history: bool,
+    /// Tracks changes, event IDs and times.
+    pub(crate) tracks_history: bool,
 }
 
 pub(crate) fn event(stream_key: &str, text: &str) -> FleetEvent {
@@ -25,11 +25,11 @@ pub(crate) fn event(stream_key: &str, text: &str) -> FleetEvent {
 fn text(event: &FleetEvent) -> &str {
     match &event.kind {
         FleetEventKind::Custom { data, .. } => data,
-        other => panic!("not one of ours: {other:?}"),
+        other => panic!("not an event of this suite: {other:?}"),
     }
 }
 
-/// Everything that lies in a stream above `after`, read by pages of `limit`.
+/// Reads all events of a stream above `after`, in pages of `limit`.
 pub(crate) async fn read_all(store: &dyn Store, stream_key: &str, after: u64, limit: usize) -> Vec<FleetEvent> {
     let mut events: Vec<FleetEvent> = Vec::new();
     let mut after = after;
@@ -38,7 +38,7 @@ pub(crate) async fn read_all(store: &dyn Store, stream_key: &str, after: u64, li
         assert!(page.records.len() <= limit);
         let count = page.records.len();
         for record in page.records {
-            assert_eq!(record.seq, after.max(page.low_water) + 1, "a hole");
+            assert_eq!(record.seq, after.max(page.low_water) + 1, "a gap");
             let event = record.event.unwrap();
             assert_eq!(event.seq(), record.seq);
             after = record.seq;
@@ -50,7 +50,6 @@ pub(crate) async fn read_all(store: &dyn Store, stream_key: &str, after: u64, li
     }
 }
 
-/// Numbers, reading back, pages, and what is not there.
 pub(crate) async fn numbers_and_pages(store: Arc<dyn Store>) {
     for number in 1..=10_u64 {
         let stamped = store.append(event("a", &number.to_string())).await.unwrap();
@@ -58,8 +57,8 @@ pub(crate) async fn numbers_and_pages(store: Arc<dyn Store>) {
     }
     assert_eq!(store.append(event("b", "other")).await.unwrap().seq(), 1);
     assert_eq!(store.high_water("a").await.unwrap(), 10);
-    assert_eq!(store.high_water("nobody").await.unwrap(), 0);
-    assert!(store.replay("nobody", 0, 5).await.unwrap().records.is_empty());
+    assert_eq!(store.high_water("missing").await.unwrap(), 0);
+    assert!(store.replay("missing", 0, 5).await.unwrap().records.is_empty());
     for limit in [1, 3, 5, 10, 11, usize::MAX] {
         let events = read_all(&*store, "a", 0, limit).await;
         let texts: Vec<&str> = events.iter().map(text).collect();
@@ -73,7 +72,7 @@ pub(crate) async fn numbers_and_pages(store: Arc<dyn Store>) {
     }
 }
 
-/// A stamped event has to be the next.
+/// An event with a number must be the next of its stream.
 pub(crate) async fn stamped_events(store: Arc<dyn Store>) {
     assert_eq!(store.append(event("a", "1").with_seq(1)).await.unwrap().seq(), 1);
     for wrong in [1, 3, u64::from(u32::MAX), i64::MAX as u64, u64::MAX] {
@@ -92,12 +91,12 @@ pub(crate) async fn stamped_events(store: Arc<dyn Store>) {
     assert_eq!(read_all(&*store, "a", 0, 10).await.len(), 2);
 }
 
-/// Several streams at once, in the order of the question, the same one twice too.
+/// Reads of several streams return them in the requested order, duplicates included.
 pub(crate) async fn many_streams(store: Arc<dyn Store>) {
     for stream_key in ["c", "a", "b", "a"] {
         store.append(event(stream_key, "x")).await.unwrap();
     }
-    let keys: Vec<Arc<str>> = ["b", "nobody", "a", "a", "c"].into_iter().map(Arc::from).collect();
+    let keys: Vec<Arc<str>> = ["b", "missing", "a", "a", "c"].into_iter().map(Arc::from).collect();
     assert_eq!(store.high_waters(&keys).await.unwrap(), [1, 0, 2, 2, 1]);
     assert_eq!(store.high_waters(&[]).await.unwrap(), [0; 0]);
     let range = |stream_key: &str, after| ReplayRange {
@@ -106,7 +105,7 @@ pub(crate) async fn many_streams(store: Arc<dyn Store>) {
     };
     let ranges = [
         range("b", 0),
-        range("nobody", 0),
+        range("missing", 0),
         range("a", 1),
         range("a", 0),
         range("c", 1),
@@ -122,7 +121,7 @@ pub(crate) async fn many_streams(store: Arc<dyn Store>) {
     assert!(store.replay_many(&[], 1).await.unwrap().is_empty());
 }
 
-/// Batches keep their order; numbers continue within them.
+/// Batches keep their order, and numbering continues within a batch.
 pub(crate) async fn batches(store: Arc<dyn Store>) {
     let batch = vec![
         event("z", "1"),
@@ -142,7 +141,7 @@ pub(crate) async fn batches(store: Arc<dyn Store>) {
     assert!(store.append_batch(Vec::new()).await.unwrap().is_empty());
 }
 
-/// One event that does not fit, and nothing of the batch is written.
+/// If one event is refused, nothing of its batch is written.
 pub(crate) async fn batches_are_atomic(store: Arc<dyn Store>) {
     store.append(event("a", "1")).await.unwrap();
     let batch = vec![
@@ -171,7 +170,7 @@ pub(crate) async fn batches_are_atomic(store: Arc<dyn Store>) {
     assert_eq!(store.append_batch(vec![event("new", "1")]).await.unwrap()[0].seq(), 1);
 }
 
-/// P7: the keys that people really use, and those that nobody can.
+/// P7: unusual keys work, and invalid keys are refused.
 pub(crate) async fn p7_keys(store: Arc<dyn Store>) {
     let longest = "k".repeat(MAX_STREAM_KEY_BYTES);
     let emoji = "🔔".repeat(MAX_STREAM_KEY_BYTES / 4);
@@ -200,7 +199,7 @@ pub(crate) async fn p7_keys(store: Arc<dyn Store>) {
     ];
     for (number, key) in keys.iter().enumerate() {
         let stamped = store.append(event(key, &number.to_string())).await.unwrap();
-        assert_eq!(stamped.seq(), 1, "{key:?} is some other stream");
+        assert_eq!(stamped.seq(), 1, "{key:?} is mixed up with another stream");
     }
     for (number, key) in keys.iter().enumerate() {
         let events = read_all(&*store, key, 0, 10).await;
@@ -215,14 +214,14 @@ pub(crate) async fn p7_keys(store: Arc<dyn Store>) {
             matches!(refused, Err(StoreError::InvalidStreamKey(_))),
             "{key:?}: {refused:?}"
         );
-        // Nobody can have written there, so reading finds nothing, or is refused.
+        // Reading finds nothing, or is refused.
         if let Ok(page) = store.replay(key, 0, 10).await {
             assert!(page.records.is_empty());
         }
     }
 }
 
-/// Texts that are hard to carry come back as they were.
+/// Unusual texts are stored unchanged.
 pub(crate) async fn texts(store: Arc<dyn Store>) {
     let long = "long ".repeat(100_000);
     let texts = [
@@ -242,7 +241,7 @@ pub(crate) async fn texts(store: Arc<dyn Store>) {
     assert_eq!(events.iter().map(text).collect::<Vec<_>>(), texts);
 }
 
-/// Every change is on some page or above the watermark, and nothing is listed that did not change.
+/// Every change is on a page or after the watermark, and unchanged streams are not listed.
 pub(crate) async fn changes(store: Arc<dyn Store>) {
     let empty = store.changed_since(None, 10).await.unwrap().unwrap();
     assert!(empty.streams.is_empty() && empty.complete && !empty.more);
@@ -272,7 +271,7 @@ pub(crate) async fn changes(store: Arc<dyn Store>) {
     assert!(all_changes(&*store, Some(&later), 1).await.0.is_empty());
 }
 
-/// Reads all pages; the heads come in the order in which they were listed.
+/// Reads all pages. Returns keys and high-water marks in the order of the list, the last watermark, and whether the list is complete.
 pub(crate) async fn all_changes(
     store: &dyn Store,
     since: Option<&doorbell::store::Watermark>,
@@ -297,32 +296,32 @@ pub(crate) async fn all_changes(
     }
 }
 
-/// Each event has an identity of its own, the same by every way to it.
-pub(crate) async fn identities(store: Arc<dyn Store>) {
+/// Every event has a unique ID, and every method returns the same one.
+pub(crate) async fn event_ids(store: Arc<dyn Store>) {
     store
         .append_batch(vec![event("a", "1"), event("a", "2"), event("b", "1")])
         .await
         .unwrap();
-    let places: Vec<(Arc<str>, u64)> = [
+    let positions: Vec<(Arc<str>, u64)> = [
         ("a", 1),
         ("b", 1),
         ("a", 3),
         ("a", 2),
-        ("nobody", 1),
+        ("missing", 1),
         ("a", 0),
         ("a", u64::MAX),
     ]
     .map(|(key, seq)| (key.into(), seq))
     .into();
-    let ids = store.event_ids(&places).await.unwrap();
-    let there: Vec<bool> = ids.iter().map(Option::is_some).collect();
-    assert_eq!(there, [true, true, false, true, false, false, false]);
+    let ids = store.event_ids(&positions).await.unwrap();
+    let exists: Vec<bool> = ids.iter().map(Option::is_some).collect();
+    assert_eq!(exists, [true, true, false, true, false, false, false]);
     assert!(ids[0] != ids[1] && ids[0] != ids[3] && ids[1] != ids[3]);
     let page = store.replay("a", 0, 10).await.unwrap();
     assert_eq!([page.records[0].id, page.records[1].id], [ids[0], ids[3]]);
     assert!(page.records[0].appended_at.unwrap() <= page.records[1].appended_at.unwrap());
     assert!(store.event_ids(&[]).await.unwrap().is_empty());
-    // Whoever appends learns of it at once.
+    // Appending returns the ID.
     let mut appended = vec![store.append_record(event("a", "3")).await.unwrap()];
     appended.extend(
         store
@@ -343,7 +342,7 @@ pub(crate) async fn identities(store: Arc<dyn Store>) {
     }
 }
 
-/// The whole suite. `fresh` gives an empty store each time.
+/// Runs the suite. `fresh` returns an empty store each time.
 pub(crate) async fn run<F: AsyncFnMut() -> Arc<dyn Store>>(mut fresh: F, abilities: Abilities) {
     numbers_and_pages(fresh().await).await;
     stamped_events(fresh().await).await;
@@ -356,9 +355,9 @@ pub(crate) async fn run<F: AsyncFnMut() -> Arc<dyn Store>>(mut fresh: F, abiliti
     if abilities.checks_keys {
         p7_keys(fresh().await).await;
     }
-    if abilities.knows_history {
+    if abilities.tracks_history {
         changes(fresh().await).await;
-        identities(fresh().await).await;
+        event_ids(fresh().await).await;
     } else {
         let store = fresh().await;
         store.append(event("a", "1")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Connections end while many appends share transactions.
+//! Connections are terminated while concurrent appends share transactions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::store_suite::event;
 
 const WRITERS: usize = 24;
 const STREAMS: usize = 7;
-/// Appends that failed, after which there have been enough.
+/// The test ends after this many appends have failed.
 const ENOUGH_FAILURES: usize = 60;
 
-/// What a writer has been told of its appends: the text, and the number if it was appended.
-type Told = Vec<(String, Option<u64>)>;
+/// The results of a writer's appends: each event's text, and its number if the append succeeded.
+type Results = Vec<(String, Option<u64>)>;
 
-async fn write(store: PostgresStore, writer: usize, failures: Arc<AtomicUsize>) -> Told {
-    let mut told = Told::new();
+async fn write(store: PostgresStore, writer: usize, failures: Arc<AtomicUsize>) -> Results {
+    let mut results = Results::new();
     let mut number = 0;
     while failures.load(Ordering::Relaxed) < ENOUGH_FAILURES {
         number += 1;
@@ -27,48 +27,48 @@ async fn write(store: PostgresStore, writer: usize, failures: Arc<AtomicUsize>) 
             format!("stream-{}", (writer + number) % STREAMS),
             format!("{writer}/{number}"),
         );
-        // Now and then one that is refused, which nobody else is to notice.
+        // Every tenth append is refused, which must not affect the others.
         let refused = number % 10 == 0;
         let event = event(&stream, &text);
         let event = if refused { event.with_seq(u64::MAX) } else { event };
         match store.append(event).await {
-            Ok(appended) => told.push((text, Some(appended.seq()))),
+            Ok(appended) => results.push((text, Some(appended.seq()))),
             Err(StoreError::SeqConflict { .. }) if refused => {}
             Err(StoreError::Unavailable { .. }) => {
                 failures.fetch_add(1, Ordering::Relaxed);
-                told.push((text, None)); // it may have been appended all the same
+                results.push((text, None)); // the event may have been appended
             }
             Err(error) => panic!("{error:?}"),
         }
     }
-    told
+    results
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_append_is_what_its_writer_was_told() {
+async fn appends_report_the_truth_when_connections_are_terminated() {
     let server = Arc::new(Server::start().unwrap());
     let url = format!("{}?application_name=appends", server.url());
     let store = PostgresStore::connect(&url).await.unwrap();
     store.migrate().await.unwrap();
-    let (failures, over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+    let (failures, finished) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| tokio::spawn(write(store.clone(), writer, Arc::clone(&failures))))
         .collect();
     let killer = std::thread::spawn({
-        let (server, over) = (Arc::clone(&server), Arc::clone(&over));
+        let (server, finished) = (Arc::clone(&server), Arc::clone(&finished));
         move || {
-            while !over.load(Ordering::Relaxed) {
+            while !finished.load(Ordering::Relaxed) {
                 for pid in server.backends("appends").unwrap() {
                     server.terminate_backend(pid).unwrap();
                 }
             }
         }
     });
-    let mut told = HashMap::new();
+    let mut results = HashMap::new();
     for writer in writers {
-        told.extend(writer.await.unwrap());
+        results.extend(writer.await.unwrap());
     }
-    over.store(true, Ordering::Relaxed);
+    finished.store(true, Ordering::Relaxed);
     killer.join().unwrap();
 
     let store = PostgresStore::connect(&server.url()).await.unwrap();
@@ -79,18 +79,18 @@ async fn each_append_is_what_its_writer_was_told() {
         for (record, seq) in page.records.into_iter().zip(1..) {
             assert_eq!(record.seq, seq, "no gap");
             let text = text(&record.event.unwrap());
-            match told.remove(&text) {
+            match results.remove(&text) {
                 Some(Some(appended)) => {
                     assert_eq!(appended, seq, "{text}");
                     found += 1;
                 }
                 Some(None) => {}
-                None => panic!("{text} was appended twice, or by nobody"),
+                None => panic!("{text} was appended twice, or never"),
             }
         }
     }
     assert!(found > 0);
-    let lost: Vec<_> = told.iter().filter(|(_, appended)| appended.is_some()).collect();
+    let lost: Vec<_> = results.iter().filter(|(_, appended)| appended.is_some()).collect();
     assert!(lost.is_empty(), "{lost:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Numbers under concurrency: gapless, in the order of commit, whoever waits, fails or rolls back.
+//! Sequence numbers under concurrency: without gaps and in commit order, whatever waits, fails or rolls back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::store_suite::{event, read_all};
 use crate::support::Store;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thirty_two_writers_leave_no_gap() {
+async fn concurrent_writers_leave_no_gap() {
     let store = Store::fresh().await;
     let pool = PgPoolOptions::new()
         .max_connections(32)
@@ -32,13 +32,13 @@ async fn thirty_two_writers_leave_no_gap() {
                     } else {
                         wide.append(event("one", &text)).await.unwrap().seq
                     };
-                    assert!(seq > last, "a writer's own events are in its order");
+                    assert!(seq > last, "a writer's own numbers must increase");
                     last = seq;
                 }
             })
         })
         .collect();
-    // A reader meanwhile never meets a hole: read_all checks each page.
+    // read_all checks that no concurrent read sees a gap.
     let mut seen = 0;
     while seen < 32 * 30 {
         seen += read_all(&*store, "one", seen, 100).await.len() as u64;
@@ -49,12 +49,12 @@ async fn thirty_two_writers_leave_no_gap() {
     assert_eq!(store.high_water("one").await.unwrap(), 32 * 30);
 }
 
-/// P11, P12: a slow transaction holds up its own stream, and neither readers nor other streams; what it appends is visible before
-/// any later number.
+/// P11, P12: an open transaction blocks appends to its own stream, but neither reads nor other streams, and no later number becomes
+/// visible before its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p11_p12_a_slow_transaction() {
+async fn p11_p12_an_open_transaction_delays_only_appends_to_its_stream() {
     let store = Store::fresh().await;
-    // Unrelated, and open throughout.
+    // An unrelated transaction stays open throughout.
     store.psql("CREATE TABLE unrelated (id int)");
     let application = sqlx::PgPool::connect(&store.database.url()).await.unwrap();
     let mut unrelated = application.begin().await.unwrap();
@@ -69,7 +69,7 @@ async fn p11_p12_a_slow_transaction() {
         let store = (*store).clone();
         async move { store.append(event("a", "fast")).await.unwrap() }
     });
-    wait_for_a_waiter(&store).await;
+    wait_for_lock_waiter(&store).await;
     assert_eq!(store.append(event("b", "other")).await.unwrap().seq, 1);
     assert!(store.replay("a", 0, 10).await.unwrap().records.is_empty());
     assert!(!fast.is_finished());
@@ -82,8 +82,8 @@ async fn p11_p12_a_slow_transaction() {
     unrelated.rollback().await.unwrap();
 }
 
-/// Returns once some session waits for an advisory lock of this database.
-pub(crate) async fn wait_for_a_waiter(store: &Store) {
+/// Waits until a session of this database waits for an advisory lock.
+pub(crate) async fn wait_for_lock_waiter(store: &Store) {
     let waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
     while !sqlx::query_scalar::<_, bool>(waiting)
@@ -96,7 +96,7 @@ pub(crate) async fn wait_for_a_waiter(store: &Store) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p14_a_rollback_leaves_nothing() {
+async fn p14_a_rollback_leaves_neither_events_nor_gaps() {
     let store = Store::fresh().await;
     store.append(event("a", "1")).await.unwrap();
     let mut transaction = store.pool().begin().await.unwrap();
@@ -112,9 +112,9 @@ async fn p14_a_rollback_leaves_nothing() {
     assert_eq!(store.append(event("a", "2").with_seq(2)).await.unwrap().seq, 2);
 }
 
-/// One event that does not fit spoils the transaction, and says why; a savepoint saves the rest.
+/// A conflict aborts the transaction, unless a savepoint contains it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_conflict_inside_a_transaction() {
+async fn a_savepoint_contains_a_conflict() {
     use sqlx::Connection as _;
     let store = Store::fresh().await;
     let mut transaction = store.pool().begin().await.unwrap();
@@ -139,7 +139,7 @@ async fn a_conflict_inside_a_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn batches_over_the_same_streams_in_any_order_do_not_deadlock() {
+async fn batches_with_the_same_streams_in_any_order_do_not_deadlock() {
     let store = Store::fresh().await;
     let pool = PgPoolOptions::new()
         .max_connections(8)
@@ -152,10 +152,10 @@ async fn batches_over_the_same_streams_in_any_order_do_not_deadlock() {
             let wide = wide.clone();
             tokio::spawn(async move {
                 for round in 0..40_u64 {
-                    // A different order for each batch, by multiplying with what has no common factor with 11.
+                    // Multiplying with a number that is coprime to 11 gives each batch another order.
                     let step = (writer + round) % 10 + 1;
                     let batch: Vec<FleetEvent> = (0..11)
-                        .map(|place| event(&format!("stream-{}", place * step % 11), "x"))
+                        .map(|index| event(&format!("stream-{}", index * step % 11), "x"))
                         .collect();
                     wide.append_batch(batch).await.unwrap();
                 }
@@ -169,26 +169,28 @@ async fn batches_over_the_same_streams_in_any_order_do_not_deadlock() {
     assert_eq!(store.high_waters(&keys).await.unwrap(), [8 * 40; 11]);
 }
 
-/// A transaction with one snapshot does not see what others append, so it must not number: it is told to run again.
+/// A transaction with one snapshot does not see concurrent appends, so it cannot assign the next number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn repeatable_read_is_told_to_run_again() {
+async fn a_transaction_with_one_snapshot_fails_if_the_stream_has_changed() {
     let store = Store::fresh().await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let begin = || sqlx::AssertSqlSafe(format!("BEGIN ISOLATION LEVEL {level}"));
-        let key = level;
-        store.append(event(key, "1")).await.unwrap();
-        // Nobody interferes: it works.
-        let mut alone = store.pool().begin_with(begin()).await.unwrap();
-        assert_eq!(store.append_in(&mut alone, event(key, "2")).await.unwrap().seq, 2);
-        alone.commit().await.unwrap();
-        // Somebody appended after the snapshot.
+        store.append(event(level, "1")).await.unwrap();
+        // Without concurrent changes it succeeds.
+        let mut undisturbed = store.pool().begin_with(begin()).await.unwrap();
+        assert_eq!(
+            store.append_in(&mut undisturbed, event(level, "2")).await.unwrap().seq,
+            2
+        );
+        undisturbed.commit().await.unwrap();
+        // An append after the snapshot.
         let mut late = store.pool().begin_with(begin()).await.unwrap();
         sqlx::query("SELECT count(*) FROM pg_class")
             .execute(&mut *late)
             .await
             .unwrap();
-        store.append(event(key, "3")).await.unwrap();
-        let refused = store.append_in(&mut late, event(key, "x")).await;
+        store.append(event(level, "3")).await.unwrap();
+        let refused = store.append_in(&mut late, event(level, "x")).await;
         assert!(
             matches!(refused, Err(StoreError::Serialization)),
             "{level}: {refused:?}"
@@ -199,56 +201,56 @@ async fn repeatable_read_is_told_to_run_again() {
             .execute(&mut *late)
             .await
             .unwrap();
-        store.append(event(key, "4")).await.unwrap();
+        store.append(event(level, "4")).await.unwrap();
         let refused = store
-            .append_batch_in(&mut late, vec![event(key, "x"), event(key, "y")])
+            .append_batch_in(&mut late, vec![event(level, "x"), event(level, "y")])
             .await;
         assert!(
             matches!(refused, Err(StoreError::Serialization)),
             "{level}: {refused:?}"
         );
         late.rollback().await.unwrap();
-        // Appended and trimmed after the snapshot: no number is left to collide with.
+        // An append and a trim after the snapshot: no event is left to conflict with.
         let mut late = store.pool().begin_with(begin()).await.unwrap();
         sqlx::query("SELECT count(*) FROM pg_class")
             .execute(&mut *late)
             .await
             .unwrap();
-        store.append(event(key, "5")).await.unwrap();
-        store.trim(key, 5).await.unwrap();
-        let refused = store.append_in(&mut late, event(key, "x")).await;
+        store.append(event(level, "5")).await.unwrap();
+        store.trim(level, 5).await.unwrap();
+        let refused = store.append_in(&mut late, event(level, "x")).await;
         assert!(
             matches!(refused, Err(StoreError::Serialization)),
             "{level}: {refused:?}"
         );
         late.rollback().await.unwrap();
-        assert_eq!(store.append(event(key, "6")).await.unwrap().seq, 6);
+        assert_eq!(store.append(event(level, "6")).await.unwrap().seq, 6);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_is_held_too_long_is_a_typed_error() {
+async fn a_stream_that_stays_locked_is_a_lock_timeout() {
     let store = Store::fresh().await;
-    let hasty = PostgresStore::<FleetEvent>::builder()
+    let impatient = PostgresStore::<FleetEvent>::builder()
         .lock_timeout(Duration::from_millis(50))
         .build(store.pool().clone());
     let mut holder = store.pool().begin().await.unwrap();
     store.append_in(&mut holder, event("a", "1")).await.unwrap();
-    let refused = hasty.append(event("a", "2")).await;
+    let refused = impatient.append(event("a", "2")).await;
     assert!(matches!(refused, Err(StoreError::LockTimeout)), "{refused:?}");
-    let refused = hasty.append_batch(vec![event("b", "2"), event("a", "2")]).await;
+    let refused = impatient.append_batch(vec![event("b", "2"), event("a", "2")]).await;
     assert!(matches!(refused, Err(StoreError::LockTimeout)), "{refused:?}");
-    assert!(matches!(hasty.trim("a", 1).await, Err(StoreError::LockTimeout)));
+    assert!(matches!(impatient.trim("a", 1).await, Err(StoreError::LockTimeout)));
     holder.commit().await.unwrap();
-    assert_eq!(hasty.append(event("a", "2")).await.unwrap().seq, 2);
-    assert_eq!(hasty.high_water("b").await.unwrap(), 0);
-    // The session's own setting is as it was.
+    assert_eq!(impatient.append(event("a", "2")).await.unwrap().seq, 2);
+    assert_eq!(impatient.high_water("b").await.unwrap(), 0);
+    // The session's own lock_timeout is unchanged.
     let mut transaction = store.pool().begin().await.unwrap();
     sqlx::query("SET LOCAL lock_timeout = '1234ms'")
         .execute(&mut *transaction)
         .await
         .unwrap();
-    hasty.append_in(&mut transaction, event("a", "3")).await.unwrap();
+    impatient.append_in(&mut transaction, event("a", "3")).await.unwrap();
     let after: String = sqlx::query_scalar("SELECT current_setting('lock_timeout')")
         .fetch_one(&mut *transaction)
         .await
@@ -256,9 +258,9 @@ async fn a_lock_that_is_held_too_long_is_a_typed_error() {
     assert_eq!(after, "1234ms");
 }
 
-/// Two transactions that append to two streams in opposite orders: one is told, the other goes on.
+/// Of two transactions that append to two streams in opposite orders, one fails and the other commits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deadlock_is_a_typed_error() {
+async fn a_deadlock_fails_one_of_its_transactions() {
     let store = Store::fresh().await;
     let mut one = store.pool().begin().await.unwrap();
     let mut other = store.pool().begin().await.unwrap();
@@ -276,7 +278,7 @@ async fn a_deadlock_is_a_typed_error() {
             result
         }
     });
-    wait_for_a_waiter(&store).await;
+    wait_for_lock_waiter(&store).await;
     let result = store.append_in(&mut other, event("a", "x")).await;
     if result.is_ok() {
         other.commit().await.unwrap()
@@ -291,9 +293,9 @@ async fn a_deadlock_is_a_typed_error() {
     );
 }
 
-/// The issue's own test: dead versions do not pile up behind an old snapshot.
+/// Appends must not leave dead row versions, which an old snapshot would keep.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn appends_stay_cheap_behind_an_open_snapshot() {
+async fn an_old_snapshot_does_not_slow_down_appends() {
     let store = Store::fresh().await;
     let mut report = store
         .pool()
@@ -304,20 +306,20 @@ async fn appends_stay_cheap_behind_an_open_snapshot() {
         .execute(&mut *report)
         .await
         .unwrap();
-    // One transaction for each, on the server alone, so that neither this process nor the network is measured; it commits without
-    // waiting for the disk. The median of each thousand.
+    // Each append is a transaction inside the server, without waiting for the disk, so that neither this process nor the network nor
+    // the disk is measured. The procedure returns the median duration of a thousand appends.
     let script = "
         CREATE PROCEDURE append_thousand(OUT median float8) LANGUAGE plpgsql AS $$
-        DECLARE began timestamptz; took float8[] := '{}';
+        DECLARE started timestamptz; durations float8[] := '{}';
         BEGIN
             SET synchronous_commit = off;
             FOR i IN 1..1000 LOOP
-                began := clock_timestamp();
+                started := clock_timestamp();
                 PERFORM doorbell.append('hot', '{\"agent_id\": \"hot\", \"type\": \"agent_connected\"}');
-                took := took || extract(epoch FROM clock_timestamp() - began)::float8;
+                durations := durations || extract(epoch FROM clock_timestamp() - started)::float8;
                 COMMIT;
             END LOOP;
-            SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY t) INTO median FROM unnest(took) AS t;
+            SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY t) INTO median FROM unnest(durations) AS t;
         END $$";
     store.psql(script);
     let mut connection = store.pool().acquire().await.unwrap();
@@ -330,7 +332,7 @@ async fn appends_stay_cheap_behind_an_open_snapshot() {
         medians.push(median);
     }
     assert_eq!(store.high_water("hot").await.unwrap(), 100_000);
-    // The first warms up, on both sides; of each end the better of three, since the machine has other things to do.
+    // The first thousand warm up. Compare the best of three at either end, because the machine may be busy.
     let best = |medians: &[f64]| medians.iter().copied().fold(f64::INFINITY, f64::min);
     let (first, last) = (best(&medians[1..4]), best(&medians[97..]));
     assert!(last <= 2.0 * first, "{:.1} µs, then {:.1} µs", first * 1e6, last * 1e6);

@@ -1,4 +1,4 @@
-//! Migrations and schemas: many at once, odd names, what is missing and how it is said.
+//! Migrations and schemas: concurrency, unusual names, missing migrations, unreachable servers.
 
 use doorbell::bus::FleetEvent;
 use doorbell::store::{PostgresStore, Store as _, StoreError};
@@ -8,7 +8,7 @@ use crate::store_suite::event;
 use crate::support::Store;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_migrate_at_once() {
+async fn concurrent_migrations_succeed() {
     let database = Database::fresh().unwrap();
     let migrating: Vec<_> = (0..8)
         .map(|_| {
@@ -33,7 +33,7 @@ async fn eight_migrate_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn odd_schema_names_share_nothing() {
+async fn schemas_with_unusual_names_are_independent() {
     let database = Database::fresh().unwrap();
     let longest = "s".repeat(63);
     let names = [
@@ -65,7 +65,7 @@ async fn odd_schema_names_share_nothing() {
         assert_eq!(store.append(event("a", name)).await.unwrap().seq, 1);
         stores.push(store);
     }
-    // A lock on a stream of one schema is none on its namesake.
+    // Locking a stream in one schema does not lock the stream of that name in another.
     let mut holder = stores[0].pool().begin().await.unwrap();
     stores[0].append_in(&mut holder, event("a", "held")).await.unwrap();
     for (store, name) in stores.iter().zip(names).skip(1) {
@@ -84,7 +84,7 @@ async fn odd_schema_names_share_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_missing_is_said() {
+async fn a_missing_migration_is_a_typed_error() {
     let database = Database::fresh().unwrap();
     let store = PostgresStore::connect(&database.url()).await.unwrap();
     let not_migrated = |result: Result<(), StoreError>| match result {
@@ -103,7 +103,7 @@ async fn what_is_missing_is_said() {
     not_migrated(store.event_ids(&[("a".into(), 1)]).await.map(drop));
     not_migrated(store.trim("a", 1).await.map(drop));
     store.migrate().await.unwrap();
-    // An older build has been here, and no newer one.
+    // As an older build would have left it.
     database
         .psql("DELETE FROM doorbell.migrations WHERE version > 1")
         .unwrap();
@@ -111,16 +111,16 @@ async fn what_is_missing_is_said() {
         not_migrated(store.check_migrated().await),
         "its last migration is 1, this build needs 5"
     );
-    // A newer build has been here.
+    // As a newer build would have left it.
     database
         .psql("INSERT INTO doorbell.migrations SELECT 9000, 'later', now(), true, '', 1")
         .unwrap();
     store.check_migrated().await.unwrap();
 }
 
-/// A service's own migrations, by the same library, in the same schema.
+/// The application keeps its own sqlx migrations in the same schema.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn beside_the_service_s_own_migrations() {
+async fn migrations_coexist_with_those_of_the_application() {
     let store = Store::fresh().await;
     store.psql("CREATE TABLE _sqlx_migrations (version bigint PRIMARY KEY); INSERT INTO _sqlx_migrations VALUES (42)");
     let public = PostgresStore::<FleetEvent>::builder()
@@ -129,7 +129,7 @@ async fn beside_the_service_s_own_migrations() {
         .build(store.pool().clone());
     public.migrate().await.unwrap();
     assert_eq!(public.append(event("a", "x")).await.unwrap().seq, 1);
-    // Whoever migrates leaves the session as it was.
+    // Migrating leaves the session's search path unchanged.
     let search_path: String = sqlx::query_scalar("SHOW search_path")
         .fetch_one(store.pool())
         .await
@@ -138,21 +138,18 @@ async fn beside_the_service_s_own_migrations() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_there() {
-    // Nothing listens on the port of a server that has gone.
+async fn an_unreachable_server_is_a_typed_error() {
+    // Nothing listens on the port of a server that has stopped.
     let url = throwaway_postgres::Server::start().unwrap().url();
     let refused = PostgresStore::connect(&url).await;
     let refused = refused.unwrap_err();
     assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused:?}");
-    assert!(
-        refused.to_string().contains("Connection refused"),
-        "says why: {refused}"
-    );
-    for no_url in ["postgres://[", "host=localhost user=app", ""] {
-        let refused = PostgresStore::connect(no_url).await.unwrap_err();
+    assert!(refused.to_string().contains("Connection refused"), "{refused}");
+    for invalid_url in ["postgres://[", "host=localhost user=app", ""] {
+        let refused = PostgresStore::connect(invalid_url).await.unwrap_err();
         assert!(refused.to_string().contains("is not a URL such as"), "{refused}");
     }
-    // P15: all connections of the pool are taken.
+    // P15: all connections of the pool are in use.
     let store = Store::fresh().await;
     let options = sqlx::postgres::PgPoolOptions::new()
         .max_connections(1)
@@ -169,9 +166,9 @@ async fn nobody_there() {
     assert_eq!(narrow.append(event("a", "x")).await.unwrap().seq, 1);
 }
 
-/// P10: sessions that change under the client between two transactions.
+/// P10: the pooler may assign another server session to each transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p10_behind_a_transaction_pooler() {
+async fn p10_the_store_works_behind_a_transaction_pooler() {
     let server = throwaway_postgres::Server::start().unwrap();
     let pooler = throwaway_postgres::Pooler::transaction_mode(&server).unwrap();
     let builder = PostgresStore::<FleetEvent>::builder().transaction_pooler(true);

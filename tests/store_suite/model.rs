@@ -1,4 +1,4 @@
-//! Any sequence of operations, beside a store that is a plain map.
+//! Compares a store with a model, a plain map, over random sequences of operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ const STREAMS: usize = 3;
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Append(usize),
-    /// With a number this far from the next.
+    /// An event whose number differs from the next by this much.
     Stamped(usize, i64),
-    /// Of these streams, the last with a number this far from the next of its place.
+    /// One event for each of these streams. The last one has a number that differs from the correct one by this much.
     Batch(Vec<usize>, i64),
-    /// As many as this.
+    /// At most this many events.
     Trim(usize, u64),
     Replay(u64, usize),
     Changes(usize),
@@ -26,11 +26,11 @@ pub(crate) enum Op {
 
 pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
     let stream = 0..STREAMS;
-    let off = prop_oneof![3 => Just(0_i64), 1 => -2..3_i64];
+    let offset = prop_oneof![3 => Just(0_i64), 1 => -2..3_i64];
     let op = prop_oneof![
         4 => stream.clone().prop_map(Op::Append),
-        2 => (stream.clone(), off.clone()).prop_map(|(stream, off)| Op::Stamped(stream, off)),
-        2 => (prop::collection::vec(stream.clone(), 1..6), off).prop_map(|(streams, off)| Op::Batch(streams, off)),
+        2 => (stream.clone(), offset.clone()).prop_map(|(stream, offset)| Op::Stamped(stream, offset)),
+        2 => (prop::collection::vec(stream.clone(), 1..6), offset).prop_map(|(streams, offset)| Op::Batch(streams, offset)),
         1 => (stream, 0..9_u64).prop_map(|(stream, count)| Op::Trim(stream, count)),
         2 => (0..20_u64, 1..8_usize).prop_map(|(after, limit)| Op::Replay(after, limit)),
         2 => (1..5_usize).prop_map(Op::Changes),
@@ -44,13 +44,13 @@ struct Stream {
     high_water: u64,
 }
 
-/// Runs the operations on streams of this prefix, whose names no other run has.
+/// Runs the operations on streams whose keys have this prefix, which must be unique to this run.
 pub(crate) async fn run(store: &dyn Store, trim: impl AsyncFn(&str, u64) -> u64, prefix: &str, ops: Vec<Op>) {
     let keys: Vec<Arc<str>> = (0..STREAMS).map(|stream| format!("{prefix}/{stream}").into()).collect();
     let mut streams: BTreeMap<usize, Stream> = (0..STREAMS).map(|stream| (stream, Stream::default())).collect();
     let mut changed = BTreeSet::new();
     let mut watermark: Watermark = all_changes(store, None, 1000).await.1;
-    // Every event says which it is, so the texts are checked too.
+    // Every event's text contains its number, so texts are checked, too.
     let text = |seq: u64| format!("event {seq}");
     for op in ops {
         match op {
@@ -63,9 +63,9 @@ pub(crate) async fn run(store: &dyn Store, trim: impl AsyncFn(&str, u64) -> u64,
                 streams.get_mut(&stream).unwrap().high_water = next;
                 changed.insert(stream);
             }
-            Op::Stamped(stream, off) => {
+            Op::Stamped(stream, offset) => {
                 let next = streams[&stream].high_water + 1;
-                let given = next.saturating_add_signed(off);
+                let given = next.saturating_add_signed(offset);
                 let result = store.append(event(&keys[stream], &text(next)).with_seq(given)).await;
                 if given == next || given == 0 {
                     assert_eq!(result.unwrap().seq(), next);
@@ -77,7 +77,7 @@ pub(crate) async fn run(store: &dyn Store, trim: impl AsyncFn(&str, u64) -> u64,
                     assert!(refused, "{result:?}");
                 }
             }
-            Op::Batch(batch, off) => {
+            Op::Batch(batch, offset) => {
                 let mut heads: BTreeMap<usize, u64> = streams
                     .iter()
                     .map(|(&stream, state)| (stream, state.high_water))
@@ -89,7 +89,7 @@ pub(crate) async fn run(store: &dyn Store, trim: impl AsyncFn(&str, u64) -> u64,
                     events.push(event(&keys[stream], &text(*head)));
                 }
                 let last = heads[batch.last().unwrap()];
-                let given = last.saturating_add_signed(off);
+                let given = last.saturating_add_signed(offset);
                 let stamped = events.pop().unwrap().with_seq(given);
                 events.push(stamped);
                 let result = store.append_batch(events).await;

@@ -1,4 +1,4 @@
-//! What has changed since: late commits, restarts, standbys, restored dumps, trimmed streams, pages.
+//! Changes since a watermark: late commits, restarts, standbys, restored dumps, trimmed streams, pages.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ fn heads(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
     pairs.iter().map(|&(key, head)| (key.to_owned(), head)).collect()
 }
 
-/// P12's other half: an event whose transaction was open when the watermark was taken, however old, is above it.
+/// P12: an event whose transaction was open when the watermark was taken is listed later, however old the transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_commits_late_is_not_passed_over() {
+async fn an_event_that_commits_late_is_listed() {
     let store = Store::fresh().await;
     let mut late = store.pool().begin().await.unwrap();
     store.append_in(&mut late, event("late", "1")).await.unwrap();
@@ -29,16 +29,16 @@ async fn what_commits_late_is_not_passed_over() {
     assert_eq!(between, heads(&[("busy", 21)]));
     late.commit().await.unwrap();
     assert_eq!(all_changes(&*store, Some(&next), 100).await.0, heads(&[("late", 1)]));
-    // Its number is lower, so it comes first.
+    // Its transaction ID is lower, so it comes first.
     assert_eq!(
         all_changes(&*store, Some(&watermark), 1).await.0,
         heads(&[("late", 1), ("busy", 21)])
     );
 }
 
-/// A transaction that began early appends to a stream after one that began late: numbers of transactions and of events disagree.
+/// An older transaction appends to a stream after a newer one, so the order of transaction IDs is not that of sequence numbers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_old_transaction_with_the_newer_event() {
+async fn a_stream_is_listed_once_although_an_older_transaction_appended_last() {
     let store = Store::fresh().await;
     store.psql("CREATE TABLE other (id int)");
     let mut old = store.pool().begin().await.unwrap();
@@ -59,9 +59,9 @@ async fn an_old_transaction_with_the_newer_event() {
     }
 }
 
-/// What happens between two pages is on a later one or above the last watermark, and no stream is listed twice.
+/// A change between two pages is on a later page or after the last watermark, and no stream is listed twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_while_others_append() {
+async fn pages_miss_no_concurrent_append() {
     let store = Store::fresh().await;
     let start = all_changes(&*store, None, 10).await.1;
     let batch: Vec<FleetEvent> = (0..30).map(|number| event(&format!("s{number:02}"), "x")).collect();
@@ -72,8 +72,8 @@ async fn pages_while_others_append() {
     loop {
         let page = store.changed_since(Some(&since), 7).await.unwrap().unwrap();
         for stream in page.streams {
-            let twice = listed.insert(stream.stream_key.to_string(), stream.high_water);
-            assert_eq!(twice, None);
+            let previous = listed.insert(stream.stream_key.to_string(), stream.high_water);
+            assert_eq!(previous, None);
         }
         since = page.watermark;
         pages += 1;
@@ -96,7 +96,7 @@ async fn pages_while_others_append() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_trimmed_meanwhile_has_changed_all_the_same() {
+async fn a_stream_that_was_trimmed_since_is_listed() {
     let store = Store::fresh().await;
     for key in ["old", "half", "whole"] {
         store.append(event(key, "1")).await.unwrap();
@@ -124,14 +124,14 @@ async fn what_was_trimmed_meanwhile_has_changed_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_restart_all_streams_are_compared() {
+async fn after_a_restart_all_streams_are_listed() {
     let server = Server::builder().durable().start().unwrap();
     let store = PostgresStore::connect(&server.url()).await.unwrap();
     store.migrate().await.unwrap();
     store.append(event("a", "1")).await.unwrap();
     let (_, watermark, _) = all_changes(&store, None, 10).await;
     server.restart(Stop::Immediate).unwrap();
-    // A connection of the pool's may have been used within the second, and is found dead by its first use.
+    // A pooled connection that was used within the last second is not pinged, so its first use would fail.
     let store = PostgresStore::connect(&server.url()).await.unwrap();
     let (all, after, complete) = all_changes(&store, Some(&watermark), 10).await;
     assert_eq!((all, complete), (heads(&[("a", 1)]), true));
@@ -141,7 +141,7 @@ async fn after_a_restart_all_streams_are_compared() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_standby_compares_all_streams_and_takes_no_writes() {
+async fn a_standby_lists_all_streams_and_refuses_writes() {
     let primary = Server::start().unwrap();
     let store = PostgresStore::connect(&primary.url()).await.unwrap();
     store.migrate().await.unwrap();
@@ -152,7 +152,7 @@ async fn a_standby_compares_all_streams_and_takes_no_writes() {
     let standby = primary.standby().unwrap();
     let replica = PostgresStore::connect(&standby.url()).await.unwrap();
     replica.check_migrated().await.unwrap();
-    // An open transaction of the primary's, which the standby's snapshots do not list.
+    // An open transaction on the primary, which snapshots of the standby do not list.
     let mut open = store.pool().begin().await.unwrap();
     store.append_in(&mut open, event("late", "1")).await.unwrap();
     store.append(event("a", "2")).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_standby_compares_all_streams_and_takes_no_writes() {
         replica.migrate().await,
         Err(doorbell::store::StoreError::ReadOnly)
     ));
-    // Promoted, it has a history of its own.
+    // After its promotion it has its own history.
     standby.promote().unwrap();
     let (_, watermark, complete) = all_changes(&replica, Some(&watermark), 10).await;
     assert!(complete);
@@ -186,11 +186,11 @@ async fn a_standby_compares_all_streams_and_takes_no_writes() {
     assert_eq!((changed, complete), (heads(&[("a", 3)]), false));
 }
 
-/// A dump carries the transaction numbers of the server it was made on.
+/// A dump contains transaction IDs of the server that it was made on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restored_dump() {
+async fn a_restored_dump_lists_all_streams_until_it_is_migrated() {
     let (origin, target) = (Server::start().unwrap(), Server::start().unwrap());
-    // The origin is far ahead in its count.
+    // The origin's transaction IDs are far ahead of the target's.
     origin
         .psql("DO $$ BEGIN FOR i IN 1..2000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$")
         .unwrap();
@@ -203,14 +203,14 @@ async fn a_restored_dump() {
             .unwrap();
     }
     store.trim("b", 2).await.unwrap();
-    let elsewhere = all_changes(&store, None, 10).await.1;
+    let origin_watermark = all_changes(&store, None, 10).await.1;
     let dump = origin.dump("postgres").unwrap();
     target.restore("restored", &dump).unwrap();
     let restored = PostgresStore::connect(&target.url_for("restored")).await.unwrap();
     restored.check_migrated().await.unwrap();
-    let mut since = elsewhere;
+    let mut since = origin_watermark;
     for _ in 0..2 {
-        // Until it is adopted all streams are compared, each time.
+        // Until the migration rebinds the tables, every call lists all streams.
         let (mut all, watermark, complete) = all_changes(&restored, Some(&since), 1).await;
         all.sort();
         assert_eq!((all, complete), (heads(&[("a", 2), ("b", 2)]), true));

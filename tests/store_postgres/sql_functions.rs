@@ -1,4 +1,4 @@
-//! The functions as psql and triggers call them, what is stored, and that every look is a probe of an index.
+//! The SQL functions as psql and triggers call them, what is stored, and that every lookup uses an index.
 
 use doorbell::bus::{FleetEvent, FleetEventKind};
 use doorbell::store::{PostgresStore, Store as _, StoreError};
@@ -9,13 +9,13 @@ use crate::store_suite::event;
 use crate::support::Store;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn psql_and_a_trigger_append_and_ring() {
+async fn psql_and_triggers_append_and_notify() {
     let store = Store::fresh().await;
     let mut listener = PgListener::connect(&store.database.url()).await.unwrap();
     listener.listen_all(["doorbell", "other"]).await.unwrap();
-    let heard = async |listener: &mut PgListener| {
-        let bell = listener.recv().await.unwrap();
-        (bell.channel().to_owned(), bell.payload().to_owned())
+    let received = async |listener: &mut PgListener| {
+        let notification = listener.recv().await.unwrap();
+        (notification.channel().to_owned(), notification.payload().to_owned())
     };
     let on = |payload: &str| ("doorbell".to_owned(), payload.to_owned());
 
@@ -24,23 +24,23 @@ async fn psql_and_a_trigger_append_and_ring() {
         store.psql(&format!("SELECT doorbell.append('a:b', {connected}, notify => true)")),
         "1"
     );
-    assert_eq!(heard(&mut listener).await, on("a:b:1"));
+    assert_eq!(received(&mut listener).await, on("a:b:1"));
     assert_eq!(
         store.psql(&format!("SELECT doorbell.append('a:b', {connected}, 2, true, 'other')")),
         "2"
     );
-    assert_eq!(heard(&mut listener).await, ("other".to_owned(), "a:b:2".to_owned()));
+    assert_eq!(received(&mut listener).await, ("other".to_owned(), "a:b:2".to_owned()));
     let batch = format!(
         "SELECT doorbell.append_many(array['a:b', 'a:b'], array[{connected}, {connected}]::jsonb[], notify => true)"
     );
     assert_eq!(store.psql(&batch), "{3,4}");
-    assert_eq!(heard(&mut listener).await, on("a:b:3-4"));
+    assert_eq!(received(&mut listener).await, on("a:b:3-4"));
     store.psql("SELECT doorbell.notify_events('a:b', 4)");
-    assert_eq!(heard(&mut listener).await, on("a:b:4"));
+    assert_eq!(received(&mut listener).await, on("a:b:4"));
     store.psql("SELECT doorbell.notify_events('a:b', 1, 4)");
-    assert_eq!(heard(&mut listener).await, on("a:b:1-4"));
+    assert_eq!(received(&mut listener).await, on("a:b:1-4"));
     store.psql("SELECT doorbell.notify_events('a:b', 1, 'other')");
-    assert_eq!(heard(&mut listener).await.0, "other");
+    assert_eq!(received(&mut listener).await.0, "other");
     let records = store.replay("a:b", 0, 10).await.unwrap().records;
     assert_eq!(
         records[3].event,
@@ -59,9 +59,9 @@ async fn psql_and_a_trigger_append_and_ring() {
     );
     store.psql(trigger);
     store.psql("UPDATE agents SET retired = true");
-    let mut bells = [heard(&mut listener).await.1, heard(&mut listener).await.1];
-    bells.sort();
-    assert_eq!(bells, ["t:1", "u:1"]);
+    let mut payloads = [received(&mut listener).await.1, received(&mut listener).await.1];
+    payloads.sort();
+    assert_eq!(payloads, ["t:1", "u:1"]);
     assert_eq!(
         store.replay("t", 0, 10).await.unwrap().records[0].event,
         Ok(FleetEvent {
@@ -70,7 +70,7 @@ async fn psql_and_a_trigger_append_and_ring() {
         })
     );
 
-    // In a transaction of Rust's.
+    // From Rust, in a transaction.
     let mut transaction = store.pool().begin().await.unwrap();
     store
         .append_in_notifying(&mut transaction, event("r", "1"))
@@ -82,13 +82,13 @@ async fn psql_and_a_trigger_append_and_ring() {
         .unwrap();
     transaction.commit().await.unwrap();
     assert_eq!(
-        [heard(&mut listener).await.1, heard(&mut listener).await.1],
+        [received(&mut listener).await.1, received(&mut listener).await.1],
         ["r:1", "r:2-3"]
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn psql_is_told_what_is_wrong() {
+async fn functions_refuse_invalid_arguments_with_a_message() {
     let store = Store::fresh().await;
     for key in ["''", "NULL", "repeat('k', 513)", "'a' || chr(30) || 'b'"] {
         for call in [
@@ -121,9 +121,9 @@ async fn psql_is_told_what_is_wrong() {
     assert_eq!(store.psql("SELECT count(*) FROM doorbell.events"), "0");
 }
 
-/// A record that this build cannot read keeps its place, and does not spoil the page.
+/// An event that cannot be decoded stays in its stream, and the rest of the page is readable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_decoded_keeps_its_place() {
+async fn an_undecodable_event_does_not_fail_the_page() {
     let store = Store::fresh().await;
     store.append(event("a", "1")).await.unwrap();
     for payload in [
@@ -143,9 +143,9 @@ async fn what_cannot_be_decoded_keeps_its_place() {
     assert!(records[3].event.as_ref().unwrap_err().reason.contains("\"b\""));
 }
 
-/// An event type of a service's own, whose JSON the server cannot hold.
+/// An event type whose JSON the server cannot store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_jsonb_cannot_hold_is_a_typed_error() {
+async fn json_that_jsonb_refuses_is_an_encode_error() {
     #[derive(Clone, Debug, Serialize, Deserialize)]
     struct Raw {
         body: Box<serde_json::value::RawValue>,
@@ -187,11 +187,11 @@ async fn what_jsonb_cannot_hold_is_a_typed_error() {
     assert_eq!(raw.high_water("raw").await.unwrap(), 1);
 }
 
-/// However small the tables were when a plan was made, and whatever the planner thinks.
+/// Even with plans that were made while the tables were small.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_look_is_a_probe_of_an_index() {
+async fn every_lookup_uses_an_index() {
     let store = Store::fresh().await;
-    // Small and analysed: the planner's own choice would be to read the table.
+    // With small, analyzed tables the planner would choose sequential scans.
     for key in ["a", "b"] {
         store.append(event(key, "1")).await.unwrap();
     }
@@ -201,9 +201,9 @@ async fn every_look_is_a_probe_of_an_index() {
         .fetch_one(&mut *connection)
         .await
         .unwrap();
-    let use_all = async |connection: &mut sqlx::PgConnection| {
+    let call_all = async |connection: &mut sqlx::PgConnection| {
         for _ in 0..8 {
-            for look in [
+            for statement in [
                 "SELECT doorbell.append('a', '{}')",
                 "SELECT doorbell.append_many(array['a', 'b'], array['{}', '{}']::jsonb[])",
                 "SELECT count(*) FROM doorbell.replay_many(array['a', 'b', 'c'], array[0, 1, 0], 2)",
@@ -214,7 +214,7 @@ async fn every_look_is_a_probe_of_an_index() {
                 "SELECT doorbell.last_seq_before('a', now(), 10)",
                 "SELECT doorbell.trim_stream('b', 1)",
             ] {
-                sqlx::query(look).execute(&mut *connection).await.unwrap();
+                sqlx::query(statement).execute(&mut *connection).await.unwrap();
             }
             sqlx::query("SELECT doorbell.changed_since($1::text::jsonb, 10)")
                 .bind(&watermark)
@@ -223,15 +223,18 @@ async fn every_look_is_a_probe_of_an_index() {
                 .unwrap();
         }
     };
-    use_all(&mut connection).await;
-    // Now they are large, and the plans are kept.
+    call_all(&mut connection).await;
+    // Now the tables are large, and the plans are cached.
     store.psql("INSERT INTO doorbell.events (stream_key, seq, payload) SELECT 's' || i % 500, 1 + i / 500, '{}' FROM generate_series(0, 19999) AS i");
-    let scans =
+    let scanned_rows =
         "SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_xact_user_tables WHERE schemaname = 'doorbell'";
     let mut transaction = sqlx::Connection::begin(&mut *connection).await.unwrap();
-    use_all(&mut transaction).await;
-    let read: i64 = sqlx::query_scalar(scans).fetch_one(&mut *transaction).await.unwrap();
-    // `history_identity` has one row, which is read as it lies.
+    call_all(&mut transaction).await;
+    let read: i64 = sqlx::query_scalar(scanned_rows)
+        .fetch_one(&mut *transaction)
+        .await
+        .unwrap();
+    // `history_identity` has one row, which is read sequentially.
     assert!(read < 100, "{read} rows read by sequential scans");
     transaction.rollback().await.unwrap();
 }

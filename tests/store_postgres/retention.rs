@@ -1,4 +1,4 @@
-//! Retention: low_water_marks, numbers that go on, bounded steps, and readers and writers meanwhile.
+//! Retention: low-water marks, continued numbering, bounded transactions, concurrent reads and appends.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use doorbell::store::{Store as _, StoreError};
 use crate::store_suite::{event, read_all};
 use crate::support::Store;
 
-/// `count` events of one stream, in one statement.
-fn fill(store: &Store, stream_key: &str, count: u32) {
+/// Appends `count` events to a stream with one statement.
+fn append_many(store: &Store, stream_key: &str, count: u32) {
     store.psql(&format!(
         "SELECT cardinality(doorbell.append_many(array_fill('{stream_key}'::text, array[{count}]), \
          array_fill('{{\"agent_id\": \"{stream_key}\", \"type\": \"agent_connected\"}}'::jsonb, array[{count}])))"
@@ -17,13 +17,17 @@ fn fill(store: &Store, stream_key: &str, count: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_floor_is_reported_and_the_numbers_go_on() {
+async fn trimming_raises_the_low_water_mark_and_the_numbering_continues() {
     let store = Store::fresh().await;
-    fill(&store, "a", 2_500);
-    fill(&store, "b", 3);
-    assert_eq!(store.trim("a", 2_400).await.unwrap(), 2_400, "in steps of a thousand");
+    append_many(&store, "a", 2_500);
+    append_many(&store, "b", 3);
+    assert_eq!(
+        store.trim("a", 2_400).await.unwrap(),
+        2_400,
+        "in transactions of a thousand"
+    );
     assert_eq!(store.trim("a", 2_000).await.unwrap(), 0);
-    assert_eq!(store.trim("nobody", 7).await.unwrap(), 0);
+    assert_eq!(store.trim("missing", 7).await.unwrap(), 0);
     for after in [0, 5, 2_400] {
         let page = store.replay("a", after, 10).await.unwrap();
         assert_eq!((page.low_water, page.records[0].seq), (2_400, 2_401));
@@ -49,10 +53,10 @@ async fn the_floor_is_reported_and_the_numbers_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_of_every_stream_stay() {
+async fn keep_last_keeps_the_last_events_of_every_stream() {
     let store = Store::fresh().await;
     for (key, count) in [("a", 1_205), ("b", 5), ("c", 4), ("d", 1)] {
-        fill(&store, key, count);
+        append_many(&store, key, count);
     }
     assert_eq!(store.keep_last(u64::MAX).await.unwrap(), 0);
     assert_eq!(store.keep_last(4).await.unwrap(), 1_201 + 1);
@@ -68,30 +72,30 @@ async fn the_last_of_every_stream_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_old_goes() {
+async fn trim_older_than_stops_at_the_first_younger_event() {
     let store = Store::fresh().await;
     let hour = Duration::from_secs(3_600);
     for key in ["old", "both", "young", "clock"] {
-        fill(&store, key, 1_200);
+        append_many(&store, key, 1_200);
     }
-    // As if the clock had been set back in between, in the last of them.
+    // In the stream "clock", event 3 is younger than its successors, as if the clock had been set back.
     store.psql(
         "UPDATE doorbell.events SET appended_at = now() - interval '2 hours'
          WHERE stream_key = 'old' OR stream_key = 'both' AND seq <= 1100 OR stream_key = 'clock' AND seq <> 3",
     );
     assert_eq!(store.trim_older_than(Duration::MAX).await.unwrap(), 0);
     assert_eq!(store.trim_older_than(hour).await.unwrap(), 1_200 + 1_100 + 2);
-    let mut low_water_marks = Vec::new();
+    let mut low_waters = Vec::new();
     for key in ["old", "both", "young", "clock"] {
-        low_water_marks.push(store.replay(key, 0, 1).await.unwrap().low_water);
+        low_waters.push(store.replay(key, 0, 1).await.unwrap().low_water);
     }
-    assert_eq!(low_water_marks, [1_200, 1_100, 0, 2]);
+    assert_eq!(low_waters, [1_200, 1_100, 0, 2]);
     assert_eq!(store.trim_older_than(hour).await.unwrap(), 0);
 }
 
-/// Readers see a stream without holes, above a floor that they are told of; writers go on.
+/// Readers see a stream without gaps above its low-water mark, and appends continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trimming_while_others_append_and_read() {
+async fn trimming_disturbs_neither_appends_nor_reads() {
     let store = Store::fresh().await;
     let writer = tokio::spawn({
         let store = (*store).clone();
