@@ -1,23 +1,23 @@
-//! Disturbing single connections.
+//! Faults of single connections.
 
 use nix::sys::signal::Signal;
 
 use crate::{Error, Server, processes};
 
-/// Single connections.
+/// Faults of single connections.
 ///
-/// A backend is the server's process for one connection; `pg_backend_pid()` gives its number to the client.
+/// A backend is the server's process for one connection; `pg_backend_pid()` returns its process id.
 impl Server {
-    /// The backends whose client calls itself `application_name`.
+    /// Returns the backends of clients with this `application_name`, oldest first.
     ///
     /// # Errors
     ///
-    /// If the server cannot be asked.
+    /// [`Error::Command`] if the query fails.
     ///
     /// ```
     /// # fn main() -> Result<(), throwaway_postgres::Error> {
     /// let server = throwaway_postgres::Server::start()?;
-    /// assert!(server.backends("nobody by this name")?.is_empty());
+    /// assert!(server.backends("no such client")?.is_empty());
     /// # Ok(())
     /// # }
     /// ```
@@ -29,40 +29,40 @@ impl Server {
         Ok(pids.lines().filter_map(|pid| pid.parse().ok()).collect())
     }
 
-    /// Ends one connection as `pg_terminate_backend` does: the client is told.
+    /// Terminates one backend like `pg_terminate_backend`: the client gets an error.
     ///
     /// # Errors
     ///
-    /// [`Error::NotABackend`] if it is none of this server's processes.
+    /// [`Error::NotABackend`] if it is not a process of this server.
     pub fn terminate_backend(&self, pid: u32) -> Result<(), Error> {
         self.signal_backend(pid, Signal::SIGTERM)
     }
 
-    /// Kills one backend. The server takes it for a crash: it disconnects all clients and recovers.
+    /// Kills one backend. The server treats it as a crash: it disconnects all clients and recovers.
     ///
     /// # Errors
     ///
-    /// [`Error::NotABackend`] if it is none of this server's processes.
+    /// [`Error::NotABackend`] if it is not a process of this server.
     pub fn kill_backend(&self, pid: u32) -> Result<(), Error> {
         self.signal_backend(pid, Signal::SIGKILL)
     }
 
-    /// Stops one backend where it stands; returns when it stands still.
+    /// Suspends one backend (`SIGSTOP`), and returns when it is suspended.
     ///
     /// # Errors
     ///
-    /// [`Error::NotABackend`] if it is none of this server's processes.
+    /// [`Error::NotABackend`] if it is not a process of this server.
     pub fn freeze_backend(&self, pid: u32) -> Result<(), Error> {
         self.signal_backend(pid, Signal::SIGSTOP)?;
         processes::freeze(pid);
         Ok(())
     }
 
-    /// Lets a frozen backend go on.
+    /// Resumes a frozen backend.
     ///
     /// # Errors
     ///
-    /// [`Error::NotABackend`] if it is none of this server's processes.
+    /// [`Error::NotABackend`] if it is not a process of this server.
     pub fn thaw_backend(&self, pid: u32) -> Result<(), Error> {
         self.signal_backend(pid, Signal::SIGCONT)
     }

@@ -1,4 +1,4 @@
-//! Where PostgreSQL's programs are.
+//! Finds PostgreSQL's programs.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,25 +9,25 @@ use std::process::Command;
 
 use crate::Error;
 use crate::command::run;
-use crate::os_user::Account;
-use crate::shared_dir::Base;
+use crate::os_user::OsUser;
+use crate::shared_dir::SharedDir;
 
-/// The environment variable that names the directory of the programs.
+/// The environment variable with the directory of the programs.
 const VARIABLE: &str = "DOORBELL_PG_BIN";
-/// Where Debian and its kin keep a directory for each major version.
+/// Debian and its derivatives keep a directory for each major version here.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
 /// An installation of PostgreSQL.
 #[derive(Clone, Debug)]
 pub(crate) struct Binaries {
     directory: PathBuf,
-    /// What `postgres --version` prints.
+    /// The output of `postgres --version`.
     version: String,
 }
 
 impl Binaries {
-    /// The installation in `chosen`, or the one the environment names, or the newest one installed.
-    pub(crate) fn find(chosen: Option<&Path>, account: Account, base: &Base) -> Result<Self, Error> {
+    /// Finds the installation in `chosen`, or the one that the environment variable names, or the newest one.
+    pub(crate) fn find(chosen: Option<&Path>, os_user: OsUser, shared_dir: &SharedDir) -> Result<Self, Error> {
         let chosen = chosen
             .map(Path::to_owned)
             .or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
@@ -46,10 +46,10 @@ impl Binaries {
                 searched: candidates,
             });
         };
-        let directory = within_reach(directory, account, base)?;
+        let directory = accessible(directory, os_user, shared_dir)?;
         let printed = run(
-            account
-                .command(directory.join("postgres"), base.path())
+            os_user
+                .command(directory.join("postgres"), shared_dir.path())
                 .arg("--version"),
             None,
         )?;
@@ -67,7 +67,7 @@ impl Binaries {
         &self.version
     }
 
-    /// The major version, 15 for 15.4.
+    /// The major version, such as 15 for 15.4.
     pub(crate) fn major(&self) -> u32 {
         self.version
             .split_whitespace()
@@ -87,13 +87,13 @@ impl Binaries {
         })
     }
 
-    /// psql of this installation or any other one: it talks to all versions.
+    /// psql of this installation, or any other one: psql works with all server versions.
     pub(crate) fn psql(&self) -> Result<PathBuf, Error> {
         self.program("psql").or_else(|_| any_psql())
     }
 }
 
-/// Whichever psql there is.
+/// Any installed psql.
 pub(crate) fn any_psql() -> Result<PathBuf, Error> {
     let searched = installed();
     match searched
@@ -109,7 +109,7 @@ pub(crate) fn any_psql() -> Result<PathBuf, Error> {
     }
 }
 
-/// The directories in which programs may be, the newest version first.
+/// The directories to search, newest version first.
 fn installed() -> Vec<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(DEBIAN)
         .into_iter()
@@ -126,36 +126,36 @@ fn installed() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The installation itself, or a copy of it if the server's user may not enter a directory above it, such as root's home.
-fn within_reach(directory: PathBuf, account: Account, base: &Base) -> Result<PathBuf, Error> {
-    let open_to_all =
+/// Returns `directory`, or that of a copy if the server's user cannot enter a parent directory, such as root's home.
+fn accessible(directory: PathBuf, os_user: OsUser, shared_dir: &SharedDir) -> Result<PathBuf, Error> {
+    let is_public =
         |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o005 == 0o005);
     let directory = directory
         .canonicalize()
         .map_err(Error::io(format!("find {directory:?}")))?;
-    if !account.is_another()
+    if !os_user.is_switched()
         || directory
             .ancestors()
-            .all(|path| open_to_all(path) || path == Path::new("/"))
+            .all(|path| is_public(path) || path == Path::new("/"))
     {
         return Ok(directory);
     }
     let (Some(root), Some(name)) = (directory.parent(), directory.file_name()) else {
         return Ok(directory);
     };
-    copied(root, base, account).map(|copy| copy.join(name))
+    copy_installation(root, shared_dir, os_user).map(|copy| copy.join(name))
 }
 
-fn copied(root: &Path, base: &Base, account: Account) -> Result<PathBuf, Error> {
+fn copy_installation(root: &Path, shared_dir: &SharedDir, os_user: OsUser) -> Result<PathBuf, Error> {
     let stamp = fs::metadata(root.join("bin/postgres"))
         .and_then(|metadata| metadata.modified())
         .ok();
     let mut hasher = DefaultHasher::new();
     (root, stamp).hash(&mut hasher);
-    let copy = base.path().join(format!("binaries-{:016x}", hasher.finish()));
-    let _lock = base.lock("binaries")?;
+    let copy = shared_dir.path().join(format!("binaries-{:016x}", hasher.finish()));
+    let _lock = shared_dir.lock("binaries")?;
     if !copy.exists() {
-        let partial = base.path().join("binaries-partial");
+        let partial = shared_dir.path().join("binaries-partial");
         fs::remove_dir_all(&partial).ok();
         let mut command = Command::new("cp");
         run(
@@ -163,8 +163,8 @@ fn copied(root: &Path, base: &Base, account: Account) -> Result<PathBuf, Error> 
             None,
         )?;
         run(Command::new("chmod").arg("-R").arg("a+rX").arg(&partial), None)?;
-        account.give(&partial)?;
-        fs::rename(&partial, &copy).map_err(Error::io(format!("put {copy:?} in place")))?;
+        os_user.give(&partial)?;
+        fs::rename(&partial, &copy).map_err(Error::io(format!("rename to {copy:?}")))?;
     }
     Ok(copy)
 }

@@ -1,10 +1,10 @@
-//! How a server is to be.
+//! Settings of a server.
 
 use std::path::PathBuf;
 
 use crate::{Error, Server};
 
-/// Settings of a server to be started; [`Server::builder`] makes one.
+/// Configures and starts a [`Server`]; from [`Server::builder`].
 ///
 /// ```
 /// use throwaway_postgres::Server;
@@ -37,13 +37,13 @@ pub(crate) struct Certificate {
 }
 
 impl Builder {
-    /// Sets a parameter of `postgresql.conf`. The last value of a name counts; [`Server::set`] can change it later.
+    /// Sets a parameter of `postgresql.conf`. The last value for a name wins; [`Server::set`] can change it later.
     pub fn setting(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.settings.push((name.into(), value.to_string()));
         self
     }
 
-    /// The encoding of the databases, `UTF8` unless said otherwise; with another one the locale is `C` unless said otherwise.
+    /// Sets the encoding of the databases. Default: `UTF8`. With another one, the default locale is `C`.
     ///
     /// ```
     /// use throwaway_postgres::Server;
@@ -59,13 +59,13 @@ impl Builder {
         self
     }
 
-    /// The locale of the databases, `C.UTF-8` unless said otherwise. The system must have it.
+    /// Sets the locale of the databases, which the system must have. Default: `C.UTF-8`.
     pub fn locale(mut self, locale: impl Into<String>) -> Self {
         self.locale = Some(locale.into());
         self
     }
 
-    /// Demands this password of the user `postgres`, by SCRAM-SHA-256. Without, everybody on this machine is trusted.
+    /// Requires this password for the user `postgres`, with SCRAM-SHA-256. Default: every local connection is trusted.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
@@ -86,26 +86,26 @@ impl Builder {
         self
     }
 
-    /// Flushes every commit to the disk, as a server in production does. Otherwise `fsync` is off, which is faster, and loses
-    /// nothing when processes are killed, only when the machine stops.
+    /// Flushes every commit to the disk, like a production server. Default: `fsync` is off, which is faster, and loses data only if
+    /// the machine crashes, not if processes are killed.
     pub fn durable(mut self) -> Self {
         self.durable = true;
         self
     }
 
-    /// Takes the programs from this directory instead of looking for them.
+    /// Uses the binaries in this directory instead of searching for them.
     pub fn binaries(mut self, directory: impl Into<PathBuf>) -> Self {
         self.binaries = Some(directory.into());
         self
     }
 
-    /// Starts the server; returns when it takes connections, typically after 0.2 to 0.5 s. The first server of a kind on a
-    /// machine takes 1 to 2 s more.
+    /// Starts the server, and returns when it accepts connections, typically after 0.2 to 0.5 s. The first server of each kind on a
+    /// machine takes 1 to 2 s longer.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingBinary`] without an installation, [`Error::Start`] with the server's log if it does not come up, for
-    /// example because of a setting it does not know.
+    /// [`Error::MissingBinary`] without an installation, [`Error::Start`] with the server's log if it does not start, for example
+    /// because of an unknown parameter.
     pub fn start(self) -> Result<Server, Error> {
         Server::from_builder(self)
     }

@@ -1,11 +1,11 @@
-//! Running programs to their end.
+//! Runs programs to completion.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::Error;
 
-/// Runs `command` with this standard input; its standard output if it succeeds.
+/// Runs `command` with this standard input, and returns its standard output.
 pub(crate) fn run(command: &mut Command, input: Option<&[u8]>) -> Result<Vec<u8>, Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = || Error::io(format!("run {program}"));
@@ -15,11 +15,11 @@ pub(crate) fn run(command: &mut Command, input: Option<&[u8]>) -> Result<Vec<u8>
         .stderr(Stdio::piped())
         .spawn()
         .map_err(failed())?;
-    // On a thread of its own: a program that answers before it has read everything must not block both.
+    // Write on another thread: a program that writes before it has read everything must not deadlock with this process.
     let stdin = child.stdin.take();
     let output = std::thread::scope(|scope| {
         if let (Some(mut stdin), Some(input)) = (stdin, input) {
-            // A program that ends early says why by its status.
+            // If the program exits early, its status tells why.
             scope.spawn(move || stdin.write_all(input).ok());
         }
         child.wait_with_output()

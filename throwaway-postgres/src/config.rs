@@ -1,4 +1,4 @@
-//! The part of `postgresql.conf` that is ours.
+//! The part of `postgresql.conf` that this crate writes.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -6,23 +6,23 @@ use std::path::Path;
 
 use crate::Error;
 use crate::builder::Builder;
-use crate::os_user::Account;
+use crate::os_user::OsUser;
 
-/// Beside `postgresql.conf`, which includes it. On the command line the settings would outrank `ALTER SYSTEM`.
+/// A file next to `postgresql.conf`, which includes it. Settings on the command line would override `ALTER SYSTEM`.
 const FILE: &str = "throwaway.conf";
 
-/// The line that goes into `postgresql.conf`.
+/// The line to append to `postgresql.conf`.
 pub(crate) fn include() -> String {
     format!("\ninclude '{FILE}'\n")
 }
 
-/// Writes what `builder` says into a data directory.
-pub(crate) fn write(builder: &Builder, data: &Path, port: u16, sockets: &Path, account: Account) -> Result<(), Error> {
+/// Writes the settings of `builder` into a data directory.
+pub(crate) fn write(builder: &Builder, data: &Path, port: u16, sockets: &Path, os_user: OsUser) -> Result<(), Error> {
     let mut settings: Vec<(&str, String)> = vec![
         ("listen_addresses", "127.0.0.1".to_owned()),
         ("port", port.to_string()),
         ("unix_socket_directories", sockets.display().to_string()),
-        // In the data directory rather than in /dev/shm, where a killed server would leave it.
+        // In the data directory: a killed server would leave it behind in /dev/shm.
         ("dynamic_shared_memory_type", "mmap".to_owned()),
         ("logging_collector", "off".to_owned()),
         ("lc_messages", "C".to_owned()),
@@ -31,14 +31,14 @@ pub(crate) fn write(builder: &Builder, data: &Path, port: u16, sockets: &Path, a
         settings.extend([("fsync", "off".to_owned()), ("full_page_writes", "off".to_owned())]);
     }
     if let Some(certificate) = &builder.certificate {
-        put(&data.join("server.crt"), &certificate.chain, account)?;
-        put(&data.join("server.key"), &certificate.key, account)?;
+        put(&data.join("server.crt"), &certificate.chain, os_user)?;
+        put(&data.join("server.key"), &certificate.key, os_user)?;
         settings.push(("ssl", "on".to_owned()));
     }
     if builder.tls_only {
         let path = data.join("pg_hba.conf");
         let rules = fs::read_to_string(&path).map_err(Error::io(format!("read {path:?}")))?;
-        put(&path, &rules.replace("\nhost ", "\nhostssl "), account)?;
+        put(&path, &rules.replace("\nhost ", "\nhostssl "), os_user)?;
     }
     settings.extend(
         builder
@@ -50,13 +50,13 @@ pub(crate) fn write(builder: &Builder, data: &Path, port: u16, sockets: &Path, a
         .iter()
         .map(|(name, value)| format!("{name} = '{}'\n", value.replace('\\', "\\\\").replace('\'', "''")))
         .collect();
-    put(&data.join(FILE), &text, account)
+    put(&data.join(FILE), &text, os_user)
 }
 
-/// Writes a file that only the server's user may read.
-pub(crate) fn put(path: &Path, text: &str, account: Account) -> Result<(), Error> {
+/// Writes a file that only the server's user can read.
+pub(crate) fn put(path: &Path, text: &str, os_user: OsUser) -> Result<(), Error> {
     fs::write(path, text)
         .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o600)))
         .map_err(Error::io(format!("write {path:?}")))?;
-    account.give(path)
+    os_user.give(path)
 }

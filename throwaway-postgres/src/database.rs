@@ -4,48 +4,48 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::os_user::Account;
+use crate::os_user::OsUser;
 use crate::{Error, Server, binaries, sql, url};
 
-/// A fresh, empty database, dropped with its handle.
+/// An empty database, dropped with its handle.
 ///
-/// If `DATABASE_URL` is set (`postgres://…`, a role that may create databases), it is created on that server. Otherwise it is on
-/// a throwaway server that all databases of this process share, started by the first one: creating a database takes about
-/// 50 ms, where a server takes several times as long.
+/// If `DATABASE_URL` is set (`postgres://…`, with a role that can create databases), the database is created on that server.
+/// Otherwise it is created on a throwaway server that all databases of this process share. Creating a database takes about 50 ms,
+/// much less than starting a server.
 ///
 /// ```
 /// use throwaway_postgres::Database;
 ///
 /// # fn main() -> Result<(), throwaway_postgres::Error> {
-/// let (one, other) = (Database::fresh()?, Database::fresh()?);
+/// let (one, another) = (Database::fresh()?, Database::fresh()?);
 /// one.psql("CREATE TABLE t (id int)")?;
-/// assert_eq!(other.psql("SELECT count(*) FROM pg_tables WHERE tablename = 't'")?, "0");
+/// assert_eq!(another.psql("SELECT count(*) FROM pg_tables WHERE tablename = 't'")?, "0");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
 pub struct Database {
     name: String,
-    on: On,
+    host: Host,
 }
 
 /// The server that a database is on.
 #[derive(Debug)]
-enum On {
-    Ours(&'static Server),
+enum Host {
+    Shared(&'static Server),
     Given(String),
 }
 
-impl On {
+impl Host {
     fn find() -> Result<Self, Error> {
         if let Some(url) = std::env::var("DATABASE_URL").ok().filter(|url| !url.is_empty()) {
             return Ok(Self::Given(url));
         }
         static SHARED: OnceLock<Result<Server, String>> = OnceLock::new();
-        // The watchdog ends it with this process: a static is never dropped.
+        // A static is never dropped: the watchdog stops the server.
         match SHARED.get_or_init(|| Server::start().map_err(|error| error.to_string())) {
-            Ok(server) => Ok(Self::Ours(server)),
-            // The first caller's failure is asked for again, for its type.
+            Ok(server) => Ok(Self::Shared(server)),
+            // The error cannot be cloned: try again to get one of the same type.
             Err(reason) => Err(Server::start().err().unwrap_or_else(|| Error::Start {
                 reason: reason.clone(),
                 log: String::new(),
@@ -55,18 +55,18 @@ impl On {
 
     fn url(&self, database: &str) -> Result<String, Error> {
         match self {
-            Self::Ours(server) => Ok(server.url_for(database)),
+            Self::Shared(server) => Ok(server.url_for(database)),
             Self::Given(url) => url::with_database(url, database).ok_or(Error::UnusableUrl),
         }
     }
 
-    /// Runs SQL in a database, or in the one that the given URL names.
+    /// Runs SQL in a database; `None` means `postgres`, or the database in the given URL.
     fn psql(&self, database: Option<&str>, statements: &str) -> Result<String, Error> {
         match self {
-            Self::Ours(server) => server.psql_in(database.unwrap_or("postgres"), statements),
+            Self::Shared(server) => server.psql_in(database.unwrap_or("postgres"), statements),
             Self::Given(url) => {
                 let url = database.map_or_else(|| Ok(url.clone()), |database| self.url(database))?;
-                sql::psql(&binaries::any_psql()?, Account::find()?, &url, statements)
+                sql::psql(&binaries::any_psql()?, OsUser::find()?, &url, statements)
             }
         }
     }
@@ -77,17 +77,17 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// As for [`Builder::start`](crate::Builder::start); [`Error::UnusableUrl`] and [`Error::Command`] with a `DATABASE_URL` that
-    /// does not work.
+    /// The errors of [`Builder::start`](crate::Builder::start). With `DATABASE_URL`: [`Error::UnusableUrl`], [`Error::MissingBinary`]
+    /// without psql, and [`Error::Command`] if psql fails.
     pub fn fresh() -> Result<Self, Error> {
-        Self::on(On::find()?)
+        Self::create_on(Host::find()?)
     }
 
-    /// Creates a database on the server that a URL names (`postgres://…`, a role that may create databases).
+    /// Creates a database on the server at this URL (`postgres://…`, with a role that can create databases).
     ///
     /// # Errors
     ///
-    /// [`Error::UnusableUrl`], [`Error::MissingBinary`] without psql, [`Error::Command`] with what it says.
+    /// [`Error::UnusableUrl`], [`Error::MissingBinary`] without psql, [`Error::Command`] if psql fails.
     ///
     /// ```
     /// use throwaway_postgres::{Database, Server};
@@ -100,63 +100,63 @@ impl Database {
     /// # }
     /// ```
     pub fn fresh_on(url: &str) -> Result<Self, Error> {
-        Self::on(On::Given(url.to_owned()))
+        Self::create_on(Host::Given(url.to_owned()))
     }
 
-    fn on(on: On) -> Result<Self, Error> {
+    fn create_on(host: Host) -> Result<Self, Error> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!(
             "throwaway_{:x}_{:x}_{}",
             since_epoch.as_micros(),
             std::process::id(),
-            // Relaxed: a number of its own is all that each caller needs.
+            // Relaxed: each caller only needs a distinct number.
             COUNT.fetch_add(1, Ordering::Relaxed)
         );
-        on.url(&name)?;
-        on.psql(None, &format!("CREATE DATABASE {name}"))?;
-        Ok(Self { name, on })
+        host.url(&name)?;
+        host.psql(None, &format!("CREATE DATABASE {name}"))?;
+        Ok(Self { name, host })
     }
 
-    /// Where to connect.
+    /// The URL to connect to.
     #[must_use]
     pub fn url(&self) -> String {
-        // It was looked at when the database was created.
-        self.on.url(&self.name).unwrap_or_default()
+        // `create_on` has checked it.
+        self.host.url(&self.name).unwrap_or_default()
     }
 
-    /// Its name.
+    /// The name of the database.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs SQL in it; see [`Server::psql`].
+    /// Runs SQL in the database; see [`Server::psql`].
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] with what psql says.
+    /// [`Error::Command`] with psql's error.
     pub fn psql(&self, sql: &str) -> Result<String, Error> {
-        self.on.psql(Some(&self.name), sql)
+        self.host.psql(Some(&self.name), sql)
     }
 
-    /// The server it is on, which other databases of this process share: look, but do not stop it.
+    /// The server of the database. Other databases of this process share it: do not stop it.
     ///
     /// # Errors
     ///
-    /// [`Error::NotOurs`] if `DATABASE_URL` or the caller has named it.
+    /// [`Error::NotOurs`] if `DATABASE_URL` or the caller names the server.
     pub fn server(&self) -> Result<&'static Server, Error> {
-        match &self.on {
-            On::Ours(server) => Ok(server),
-            On::Given(_) => Err(Error::NotOurs),
+        match &self.host {
+            Host::Shared(server) => Ok(server),
+            Host::Given(_) => Err(Error::NotOurs),
         }
     }
 }
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // A server that is gone took its databases along.
-        self.on
+        // The server may have been stopped.
+        self.host
             .psql(None, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name))
             .ok();
     }

@@ -1,17 +1,17 @@
-//! Backups.
+//! Dump and restore.
 
 use std::path::Path;
 
 use crate::command::run;
 use crate::{Error, Server};
 
-/// Backups.
+/// Dump and restore.
 impl Server {
-    /// A database's schema and data, as the SQL that pg_dump writes.
+    /// Returns a database's schema and data, as SQL from pg_dump.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingBinary`] without a pg_dump of this version, [`Error::Command`] with what it says.
+    /// [`Error::MissingBinary`] without a pg_dump of this version, [`Error::Command`] with its error.
     ///
     /// ```
     /// use throwaway_postgres::Server;
@@ -26,16 +26,16 @@ impl Server {
     /// # }
     /// ```
     pub fn dump(&self, database: &str) -> Result<String, Error> {
-        let mut command = self.account.command(self.binaries.program("pg_dump")?, Path::new("/"));
+        let mut command = self.os_user.command(self.binaries.program("pg_dump")?, Path::new("/"));
         let output = run(command.arg("--dbname").arg(self.url_for(database)), None)?;
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
 
-    /// Creates a database with what [`dump`](Self::dump) gave, of this server or another.
+    /// Creates a database from a [`dump`](Self::dump) of this server or another.
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] with what psql says; the database stays as far as it got.
+    /// [`Error::Command`] with psql's error. The partly restored database stays.
     pub fn restore(&self, new_database: &str, dump: &str) -> Result<(), Error> {
         let name = new_database.replace('"', "\"\"");
         self.psql(&format!("CREATE DATABASE \"{name}\" TEMPLATE template0"))?;

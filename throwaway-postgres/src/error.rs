@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a server could not be started, asked or disturbed.
+/// The error of an operation on a server.
 ///
 /// ```
 /// use throwaway_postgres::{Error, Server};
@@ -20,35 +20,35 @@ use thiserror::Error;
 pub enum Error {
     /// A program of PostgreSQL is not installed.
     #[error(
-        "PostgreSQL's program {program} was not found in {searched:?}; install it by `apt-get install --no-install-recommends \
-         postgresql`, or let DOORBELL_PG_BIN name the directory that holds it"
+        "PostgreSQL's program {program} was not found in {searched:?}; install it with `apt-get install --no-install-recommends \
+         postgresql`, or set DOORBELL_PG_BIN to the directory that contains it"
     )]
     MissingBinary {
         /// The program.
         program: &'static str,
-        /// Where it was looked for.
+        /// The directories searched.
         searched: Vec<PathBuf>,
     },
     /// pgbouncer is not installed.
     #[error(
-        "pgbouncer was not found on PATH or in /usr/sbin; install it by `apt-get install --no-install-recommends pgbouncer`"
+        "pgbouncer was not found on PATH or in /usr/sbin; install it with `apt-get install --no-install-recommends pgbouncer`"
     )]
     MissingPooler,
-    /// This process runs as root, as which PostgreSQL refuses to run, and there is no user to run it as.
-    #[error("PostgreSQL does not run as root, and there is neither a user `postgres` nor a user `nobody` to run it as")]
-    NoAccount,
-    /// The directory that servers share belongs to somebody else.
-    #[error("{path:?} belongs to another user or is not a directory; remove it, or set TMPDIR to another place")]
+    /// This process runs as root, which PostgreSQL refuses, and there is no other user to run it as.
+    #[error("PostgreSQL does not run as root, and there is no user `postgres` or `nobody` to run it as")]
+    NoOsUser,
+    /// The directory that servers share belongs to another user.
+    #[error("{path:?} belongs to another user or is not a directory; remove it, or set TMPDIR to another directory")]
     ForeignDirectory {
         /// The directory.
         path: PathBuf,
     },
-    /// A file or process could not be worked with.
+    /// An operation on a file or process failed.
     #[error("could not {action}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         action: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A program failed.
@@ -58,21 +58,21 @@ pub enum Error {
         program: String,
         /// Its exit status.
         status: std::process::ExitStatus,
-        /// What it wrote to its standard error.
+        /// Its standard error output.
         output: String,
     },
-    /// The server ended while it was starting, or did not get ready in time.
+    /// The server exited while starting, or was not ready in time.
     #[error("the server did not start: {reason}; the end of its log:\n{log}")]
     Start {
-        /// What happened.
+        /// The reason.
         reason: String,
         /// The last lines of the server's log.
         log: String,
     },
-    /// All ports that were tried are taken.
-    #[error("no free port on 127.0.0.1 was found in {tries} tries")]
+    /// All ports that were tried are in use.
+    #[error("no free port on 127.0.0.1 found in {tries} tries")]
     NoPort {
-        /// How many were tried.
+        /// Number of ports tried.
         tries: u32,
     },
     /// The server is stopped; start it again first.
@@ -81,29 +81,29 @@ pub enum Error {
     /// The server is running; stop it first.
     #[error("the server is running; stop it first")]
     Running,
-    /// No such process belongs to this server.
+    /// The process is not a backend of this server.
     #[error("process {pid} is not a backend of this server")]
     NotABackend {
-        /// The process.
+        /// The process id.
         pid: u32,
     },
-    /// Something did not happen in time.
+    /// An operation did not finish in time.
     #[error("{what} did not happen within {limit:?}; the end of the server's log:\n{log}")]
     Timeout {
-        /// What was waited for.
+        /// The awaited event.
         what: String,
-        /// How long.
+        /// The time limit.
         limit: Duration,
         /// The last lines of the server's log.
         log: String,
     },
-    /// The server is not ours: `DATABASE_URL` names it, and tests neither stop nor disturb it.
-    #[error("the server that DATABASE_URL names is not ours to stop or disturb; unset DATABASE_URL for this test")]
-    NotOurs,
-    /// `DATABASE_URL`, or the URL that was given, is not of the form `postgres://user@host:port/database`.
+    /// `DATABASE_URL` names the server, so tests must not stop it or inject faults.
     #[error(
-        "the server's URL is not of the form postgres://user@host:port/database; it is DATABASE_URL unless another one was given"
+        "tests must not stop the server that DATABASE_URL names or inject faults into it; unset DATABASE_URL for this test"
     )]
+    NotOurs,
+    /// `DATABASE_URL`, or the URL passed by the caller, is not of the form `postgres://user@host:port/database`.
+    #[error("the server's URL (from DATABASE_URL or the caller) is not of the form postgres://user@host:port/database")]
     UnusableUrl,
 }
 

@@ -1,5 +1,5 @@
-//! Private PostgreSQL servers for tests, benchmarks and examples: started in well under a second, killed, frozen and restarted at
-//! will, and gone with the process that started them, however it ends.
+//! Private PostgreSQL servers for tests, benchmarks and examples. They start in well under a second, can be killed, frozen and
+//! restarted, and are removed when the process that started them ends, however it ends.
 //!
 //! ```
 //! use throwaway_postgres::Server;
@@ -12,34 +12,34 @@
 //! # }
 //! ```
 //!
-//! | what | |
+//! | type | what it is |
 //! |---|---|
-//! | [`Server`] | a server of one's own, with everything that can go wrong with it: [`stop`](Server::stop), [`restart`](Server::restart), [`freeze`](Server::freeze), [`terminate_backend`](Server::terminate_backend), [`standby`](Server::standby), [`promote`](Server::promote), [`dump`](Server::dump) |
-//! | [`Database`] | a fresh database for one test, on a server that the tests of a process share, or on the one that `DATABASE_URL` names |
-//! | [`Pooler`] | a pgbouncer before a server |
+//! | [`Server`] | a private server, with the faults to inject into it: [`stop`](Server::stop), [`restart`](Server::restart), [`freeze`](Server::freeze), [`terminate_backend`](Server::terminate_backend), [`standby`](Server::standby), [`promote`](Server::promote), [`dump`](Server::dump) |
+//! | [`Database`] | an empty database for one test, on a server shared by the tests of a process, or on the server that `DATABASE_URL` names |
+//! | [`Pooler`] | a pgbouncer in front of a server |
 //!
-//! # Where the binaries come from
+//! # Binaries
 //!
-//! `DOORBELL_PG_BIN`, if set, names the directory with `initdb` and `postgres`. Otherwise the highest version under
-//! `/usr/lib/postgresql` is taken, else what is found on `PATH`. Without any, [`Error::MissingBinary`] says how to install them.
+//! If `DOORBELL_PG_BIN` is set, it names the directory with `initdb` and `postgres`. Otherwise the highest version under
+//! `/usr/lib/postgresql` is used, or else the one on `PATH`. If there is none, [`Error::MissingBinary`] says how to install it.
 //!
-//! # Where the servers live
+//! # Files
 //!
-//! In the directory for temporary files: one directory for each server, and `throwaway-postgres-UID` with what they share: a
-//! freshly initialised data directory for each kind of server, from which new ones are copied, and the locks on the ports.
-//! PostgreSQL refuses to run as root, so a process of root's starts it as the user `postgres`, or else `nobody`.
+//! Everything is in the directory for temporary files. Each server has a directory of its own. `throwaway-postgres-UID` holds what
+//! servers share: the locks on their ports, and an initialised data directory for each kind of server, from which new ones are
+//! copied. PostgreSQL refuses to run as root, so a process of root runs it as the user `postgres`, or else `nobody`.
 //!
-//! # How they end
+//! # Clean-up
 //!
-//! Dropping the handle stops a server at once and removes its directory. A small watchdog process does the same when the owner has
-//! ended without dropping it: by a panic, by a signal, or with the handle in a `static`.
+//! Dropping the handle stops the server at once and removes its directory. If the owning process ends without dropping it (by a
+//! panic, by a signal, or with the handle in a `static`), a small watchdog process does the same.
 //!
 //! # Blocking
 //!
-//! Every call blocks the calling thread until it is done, typically for 20 to 500 ms. In an async test whose other tasks should go
-//! on meanwhile, use a multi-threaded runtime, or `spawn_blocking`: all methods take `&self`, and handles are `Send` and `Sync`.
+//! Every call blocks the calling thread until it is done, typically for 20 to 500 ms. In an async test that needs other tasks to
+//! run meanwhile, use a multi-threaded runtime or `spawn_blocking`. All methods take `&self`, and handles are `Send` and `Sync`.
 //!
-//! Linux only: processes are found in `/proc`.
+//! Linux only: it finds processes in `/proc`.
 
 mod backends;
 mod binaries;

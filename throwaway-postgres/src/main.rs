@@ -1,4 +1,4 @@
-//! Starts a throwaway server, prints where to connect, and keeps it until its standard input ends or it is told to stop.
+//! Starts a throwaway server, prints its URL, and keeps it until standard input ends or the process is terminated.
 //!
 //! ```sh
 //! cargo run -p throwaway-postgres                       # until Ctrl-C or Ctrl-D
@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     let mut builder = Server::builder();
     for argument in std::env::args().skip(1) {
         let Some((name, value)) = argument.split_once('=') else {
-            eprintln!("expected NAME=VALUE, a setting of postgresql.conf, not {argument:?}");
+            eprintln!("expected NAME=VALUE, a parameter of postgresql.conf, got {argument:?}");
             return ExitCode::from(2);
         };
         builder = builder.setting(name, value);
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // A reader that has gone away is no reason to keep the server.
+    // If nobody reads the URL, do not keep the server.
     if writeln!(std::io::stdout(), "{}", server.url()).is_ok() {
         std::io::stdin().read_to_end(&mut Vec::new()).ok();
     }

@@ -1,4 +1,4 @@
-//! Whom the server runs as: us, or, since PostgreSQL refuses root, somebody with fewer rights.
+//! The operating-system user that runs the server: the current one, or a less privileged one instead of root.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
@@ -9,21 +9,21 @@ use nix::unistd::{User, geteuid};
 
 use crate::Error;
 
-/// The user of the server's processes and files.
+/// The user that owns the server's processes and files.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Account {
+pub(crate) struct OsUser {
     uid: u32,
-    /// The group to change to, if we are root and have to become this user.
-    become_group: Option<u32>,
+    /// The group to switch to, if this process is root and must switch users.
+    switch_group: Option<u32>,
 }
 
-impl Account {
+impl OsUser {
     pub(crate) fn find() -> Result<Self, Error> {
-        let us = geteuid();
-        if !us.is_root() {
+        let current = geteuid();
+        if !current.is_root() {
             return Ok(Self {
-                uid: us.as_raw(),
-                become_group: None,
+                uid: current.as_raw(),
+                switch_group: None,
             });
         }
         ["postgres", "nobody"]
@@ -31,25 +31,25 @@ impl Account {
             .find_map(|name| User::from_name(name).ok().flatten())
             .map(|user| Self {
                 uid: user.uid.as_raw(),
-                become_group: Some(user.gid.as_raw()),
+                switch_group: Some(user.gid.as_raw()),
             })
-            .ok_or(Error::NoAccount)
+            .ok_or(Error::NoOsUser)
     }
 
     pub(crate) fn uid(self) -> u32 {
         self.uid
     }
 
-    /// Whether files and programs are reached with other rights than our own.
-    pub(crate) fn is_another(self) -> bool {
-        self.become_group.is_some()
+    /// Whether this is another user than the current one, with other permissions.
+    pub(crate) fn is_switched(self) -> bool {
+        self.switch_group.is_some()
     }
 
-    /// A command that runs as this user, in `directory`, unaware of our PostgreSQL settings and terminal.
+    /// Creates a command that runs as this user, in `directory`, without this process's `PG*` variables and terminal.
     pub(crate) fn command(self, program: impl AsRef<Path>, directory: &Path) -> Command {
         let mut command = Command::new(program.as_ref());
-        if let Some(group) = self.become_group {
-            // In this order; the standard library drops supplementary groups along with the user.
+        if let Some(group) = self.switch_group {
+            // The group first. The standard library drops supplementary groups when it sets the user.
             command.gid(group).uid(self.uid);
         }
         for (name, _) in std::env::vars_os() {
@@ -61,16 +61,17 @@ impl Account {
             .current_dir(directory)
             .env("HOME", directory)
             .env("LC_ALL", "C")
-            // Ctrl-C is for us; the watchdog sees to the rest.
+            // Ctrl-C must reach only this process; the watchdog stops the server.
             .process_group(0);
         command
     }
 
-    /// Gives a file of ours to this user.
+    /// Changes the owner of a file to this user.
     pub(crate) fn give(self, path: &Path) -> Result<(), Error> {
-        match self.become_group {
-            Some(group) => chown(path, Some(self.uid), Some(group))
-                .map_err(Error::io(format!("give {path:?} to the server's user"))),
+        match self.switch_group {
+            Some(group) => {
+                chown(path, Some(self.uid), Some(group)).map_err(Error::io(format!("change the owner of {path:?}")))
+            }
             None => Ok(()),
         }
     }

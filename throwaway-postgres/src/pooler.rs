@@ -1,4 +1,4 @@
-//! A connection pooler before a server.
+//! A connection pooler in front of a server.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::os_user::Account;
+use crate::os_user::OsUser;
 use crate::port::Port;
-use crate::shared_dir::Base;
-use crate::watchdog::Home;
+use crate::shared_dir::SharedDir;
+use crate::watchdog::WatchedDir;
 use crate::{Error, Server, config, template, url};
 
-/// How long pgbouncer may take to listen.
+/// How long pgbouncer may take to start.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// A pgbouncer, which hands clients one of few connections to the server. Dropping it stops it.
+/// A pgbouncer, which shares a few connections to the server among its clients. Dropping it stops it.
 ///
 /// ```
 /// use throwaway_postgres::{Pooler, Server};
@@ -31,40 +31,39 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 pub struct Pooler {
     process: Child,
     port: Port,
-    // Last: pgbouncer has ended when its directory goes.
-    home: Home,
+    // Dropped last: pgbouncer must end before its directory is removed.
+    dir: WatchedDir,
 }
 
 impl Pooler {
-    /// A pooler that gives clients a connection for one transaction at a time: what lives longer in a session, such as a `LISTEN`,
-    /// is lost.
+    /// Starts a pooler that assigns a connection for one transaction at a time. Session state, such as a `LISTEN`, is lost.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingPooler`], or [`Error::Start`] if it does not come up.
+    /// [`Error::MissingPooler`], or [`Error::Start`] if it does not start.
     pub fn transaction_mode(server: &Server) -> Result<Self, Error> {
         Self::start(server, "transaction")
     }
 
-    /// A pooler that gives clients a connection for as long as they stay.
+    /// Starts a pooler that assigns a connection for as long as the client is connected.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingPooler`], or [`Error::Start`] if it does not come up.
+    /// [`Error::MissingPooler`], or [`Error::Start`] if it does not start.
     pub fn session_mode(server: &Server) -> Result<Self, Error> {
         Self::start(server, "session")
     }
 
     fn start(server: &Server, mode: &str) -> Result<Self, Error> {
         let program = find()?;
-        let account = Account::find()?;
-        let base = Base::open(account)?;
-        let home = Home::create(account)?;
-        let port = Port::reserve(&base)?;
+        let os_user = OsUser::find()?;
+        let shared_dir = SharedDir::open(os_user)?;
+        let dir = WatchedDir::create(os_user)?;
+        let port = Port::reserve(&shared_dir)?;
         let password = server.password().map_or_else(String::new, |password| {
             format!(" password='{}'", password.replace('\'', "''"))
         });
-        // Any client may come; the connections to the server carry the server's own password.
+        // Clients need no password; the connections to the server use the server's.
         let text = format!(
             "[databases]\n\
              * = host=127.0.0.1 port={} user={}{password}\n\
@@ -81,25 +80,27 @@ impl Pooler {
             template::USER,
             port.number,
         );
-        let file = home.path().join("pgbouncer.ini");
-        config::put(&file, &text, account)?;
-        let log_path = home.path().join("log");
+        let file = dir.path().join("pgbouncer.ini");
+        config::put(&file, &text, os_user)?;
+        let log_path = dir.path().join("log");
         let log = fs::File::create(&log_path).map_err(Error::io(format!("create {log_path:?}")))?;
-        let process = account
-            .command(program, home.path())
+        let process = os_user
+            .command(program, dir.path())
             .arg(&file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .map_err(Error::io("start pgbouncer"))?;
-        let mut pooler = Self { process, port, home };
-        let begun = Instant::now();
+        let mut pooler = Self { process, port, dir };
+        let started = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, pooler.port.number)).is_err() {
             let ended = pooler.process.try_wait().map_err(Error::io("wait for pgbouncer"))?;
             let reason = match ended {
-                Some(status) => format!("pgbouncer ended ({status})"),
-                None if begun.elapsed() > START_LIMIT => format!("pgbouncer does not listen after {START_LIMIT:?}"),
+                Some(status) => format!("pgbouncer exited ({status})"),
+                None if started.elapsed() > START_LIMIT => {
+                    format!("pgbouncer does not accept connections after {START_LIMIT:?}")
+                }
                 None => {
                     std::thread::sleep(Duration::from_millis(2));
                     continue;
@@ -113,22 +114,22 @@ impl Pooler {
         Ok(pooler)
     }
 
-    /// Where to connect, to the database `postgres`.
+    /// The URL of the database `postgres`.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_for("postgres")
     }
 
-    /// Where to connect, to another database.
+    /// The URL of a database.
     #[must_use]
     pub fn url_for(&self, database: &str) -> String {
         url::of(self.port.number, None, database)
     }
 
-    /// Everything it has logged.
+    /// The whole log.
     #[must_use]
     pub fn log(&self) -> String {
-        String::from_utf8_lossy(&fs::read(self.home.path().join("log")).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&fs::read(self.dir.path().join("log")).unwrap_or_default()).into_owned()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A port on 127.0.0.1 that is ours for as long as we hold it, also while nothing listens there.
+//! Reserves a port on 127.0.0.1, including while no server listens on it.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -6,14 +6,13 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, TcpListener};
 
 use crate::Error;
-use crate::shared_dir::Base;
+use crate::shared_dir::SharedDir;
 
-/// Below the range from which Linux takes the ports of outgoing connections: one of those must not take the place of a server
-/// that is being restarted.
+/// Below Linux's range for outgoing connections: one of those must not take the port of a server that is being restarted.
 const RANGE: std::ops::Range<u16> = 10_000..32_000;
 const TRIES: u32 = 1_000;
 
-/// A reserved port. The lock keeps other throwaway servers off it.
+/// A reserved port. The lock excludes other throwaway servers.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) number: u16,
@@ -21,13 +20,13 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn reserve(base: &Base) -> Result<Self, Error> {
+    pub(crate) fn reserve(shared_dir: &SharedDir) -> Result<Self, Error> {
         for _ in 0..TRIES {
             let number = RANGE.start + (RandomState::new().build_hasher().finish() % RANGE.len() as u64) as u16;
-            let Some(lock) = base.try_lock(&format!("port-{number}"))? else {
+            let Some(lock) = shared_dir.try_lock(&format!("port-{number}"))? else {
                 continue;
             };
-            // Somebody else's server may be there.
+            // Another program may listen on it.
             if TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
                 return Ok(Self { number, _lock: lock });
             }

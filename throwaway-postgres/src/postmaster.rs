@@ -9,17 +9,17 @@ use nix::sys::signal::Signal;
 
 use crate::Error;
 use crate::binaries::Binaries;
-use crate::os_user::Account;
+use crate::os_user::OsUser;
 use crate::processes;
 
-/// How long a server may take to get ready: a crash recovery is part of it.
+/// How long a server may take to start, crash recovery included.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How often a file or process is looked at.
-const GLANCE: Duration = Duration::from_millis(2);
-/// How many lines of the log an error shows.
+/// The polling interval for files and processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// How many lines of the log an error includes.
 const LOG_LINES: usize = 25;
 
-/// A running server's first process, the parent of all others.
+/// The first process of a running server, the parent of all others.
 #[derive(Debug)]
 pub(crate) struct Postmaster {
     child: Child,
@@ -27,18 +27,18 @@ pub(crate) struct Postmaster {
 }
 
 impl Postmaster {
-    /// Starts the server in `home/data`; returns when it takes connections.
-    pub(crate) fn start(binaries: &Binaries, account: Account, home: &Path) -> Result<Self, Error> {
-        let data = home.join("data");
-        let log_path = home.join("log");
+    /// Starts the server in `dir/data`, and returns when it accepts connections.
+    pub(crate) fn start(binaries: &Binaries, os_user: OsUser, dir: &Path) -> Result<Self, Error> {
+        let data = dir.join("data");
+        let log_path = dir.join("log");
         let log = OpenOptions::new()
             .create(true)
             .append(true)
             .open(&log_path)
             .map_err(Error::io(format!("open {log_path:?}")))?;
         let errors = log.try_clone().map_err(Error::io("open the log twice"))?;
-        let child = account
-            .command(binaries.program("postgres")?, home)
+        let child = os_user
+            .command(binaries.program("postgres")?, dir)
             .arg("-D")
             .arg(&data)
             .stdin(Stdio::null())
@@ -47,23 +47,23 @@ impl Postmaster {
             .spawn()
             .map_err(Error::io("start postgres"))?;
         let mut postmaster = Self { child, frozen: false };
-        let begun = Instant::now();
+        let started = Instant::now();
         while !is_ready(&data, postmaster.pid()) {
             let ended = postmaster.child.try_wait().map_err(Error::io("wait for postgres"))?;
             let reason = match ended {
-                Some(status) => format!("it ended ({status})"),
-                None if begun.elapsed() > START_LIMIT => {
+                Some(status) => format!("it exited ({status})"),
+                None if started.elapsed() > START_LIMIT => {
                     postmaster.kill();
                     format!("it is not ready after {START_LIMIT:?}")
                 }
                 None => {
-                    std::thread::sleep(GLANCE);
+                    std::thread::sleep(POLL_INTERVAL);
                     continue;
                 }
             };
             return Err(Error::Start {
                 reason,
-                log: log_end(home),
+                log: log_end(dir),
             });
         }
         Ok(postmaster)
@@ -73,10 +73,10 @@ impl Postmaster {
         self.child.id()
     }
 
-    /// Stops every process of the server where it stands.
+    /// Suspends every process of the server.
     pub(crate) fn freeze(&mut self) {
         self.frozen = true;
-        // The parent first, so that there are no new children.
+        // The parent first, so that it creates no new children.
         processes::freeze(self.pid());
         for child in processes::children(self.pid()) {
             processes::freeze(child);
@@ -91,25 +91,25 @@ impl Postmaster {
         processes::send(self.pid(), Signal::SIGCONT);
     }
 
-    /// Asks the server to stop, thawing it if need be, and waits for its end.
+    /// Signals the server to stop, resuming it first if it is frozen, and waits for its exit.
     pub(crate) fn stop(&mut self, signal: Signal, limit: Duration) -> Option<ExitStatus> {
         if self.frozen {
             self.thaw();
         }
         processes::send(self.pid(), signal);
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Some(status);
             }
-            if begun.elapsed() > limit {
+            if started.elapsed() > limit {
                 return None;
             }
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Kills every process of the server, as the kernel does when memory runs out.
+    /// Kills every process of the server, like the kernel's out-of-memory killer.
     pub(crate) fn kill(&mut self) {
         processes::freeze(self.pid());
         let children = processes::children(self.pid());
@@ -118,15 +118,15 @@ impl Postmaster {
         }
         self.child.kill().ok();
         self.child.wait().ok();
-        // They are init's children now, and hold the shared memory until they are gone.
-        let begun = Instant::now();
-        while children.iter().any(|&child| processes::exists(child)) && begun.elapsed() < START_LIMIT {
-            std::thread::sleep(GLANCE);
+        // They are now children of init, and hold the shared memory until they exit.
+        let started = Instant::now();
+        while children.iter().any(|&child| processes::exists(child)) && started.elapsed() < START_LIMIT {
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-/// Whether the server with this process takes connections: it says so in the eighth line of its lock file.
+/// Whether the server with this process id accepts connections, according to the eighth line of its lock file.
 fn is_ready(data: &Path, pid: u32) -> bool {
     let Ok(text) = fs::read_to_string(data.join("postmaster.pid")) else {
         return false;
@@ -136,8 +136,8 @@ fn is_ready(data: &Path, pid: u32) -> bool {
 }
 
 /// The last lines of the server's log.
-pub(crate) fn log_end(home: &Path) -> String {
-    let log = fs::read(home.join("log")).unwrap_or_default();
+pub(crate) fn log_end(dir: &Path) -> String {
+    let log = fs::read(dir.join("log")).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")

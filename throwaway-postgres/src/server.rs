@@ -1,4 +1,4 @@
-//! A server of one's own.
+//! A private server.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use nix::sys::signal::Signal;
 
 use crate::binaries::Binaries;
 use crate::builder::Builder;
-use crate::os_user::Account;
+use crate::os_user::OsUser;
 use crate::port::Port;
 use crate::postmaster::{Postmaster, log_end};
-use crate::shared_dir::Base;
-use crate::watchdog::Home;
+use crate::shared_dir::SharedDir;
+use crate::watchdog::WatchedDir;
 use crate::{Error, config, template, url};
 
-/// How often another port is tried when somebody else has taken ours just now.
+/// How many ports to try if another program takes the reserved one.
 const START_TRIES: u32 = 5;
 /// How long a server may take to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
@@ -38,74 +38,74 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 pub struct Server {
     pub(crate) builder: Builder,
     pub(crate) binaries: Binaries,
-    pub(crate) account: Account,
+    pub(crate) os_user: OsUser,
     port: Port,
     postmaster: Mutex<Option<Postmaster>>,
-    // Last: the server has ended when its directory goes.
-    home: Home,
+    // Dropped last: the server must end before its directory is removed.
+    dir: WatchedDir,
 }
 
 /// How a server stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// Waits until all clients have left.
+    /// Waits until all clients have disconnected.
     Smart,
-    /// Disconnects all clients, rolls back what they had open, and writes everything to the disk.
+    /// Rolls back open transactions, disconnects all clients, and writes everything to the disk.
     Fast,
-    /// Ends at once; the next start recovers as after a crash.
+    /// Exits at once; the next start recovers as after a crash.
     Immediate,
-    /// All its processes are killed; clients see a broken connection without a word.
+    /// Kills all processes; clients get a broken connection without an error message.
     Kill,
 }
 
 impl Server {
-    /// Starts a server with trusted connections, UTF-8, `fsync = off` and otherwise the defaults of its version.
+    /// Starts a server with trusted connections, UTF-8, `fsync = off`, and otherwise PostgreSQL's defaults.
     ///
     /// # Errors
     ///
-    /// As for [`Builder::start`].
+    /// The errors of [`Builder::start`].
     pub fn start() -> Result<Self, Error> {
         Self::builder().start()
     }
 
-    /// Settings for a server to be started.
+    /// Returns a builder with the default settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
     pub(crate) fn from_builder(builder: Builder) -> Result<Self, Error> {
-        let account = Account::find()?;
-        let base = Base::open(account)?;
-        let binaries = Binaries::find(builder.binaries.as_deref(), account, &base)?;
-        let home = Home::create(account)?;
-        template::create_data(&builder, &binaries, account, &base, &home.path().join("data"))?;
-        Self::launch(builder, binaries, account, &base, home)
+        let os_user = OsUser::find()?;
+        let shared_dir = SharedDir::open(os_user)?;
+        let binaries = Binaries::find(builder.binaries.as_deref(), os_user, &shared_dir)?;
+        let dir = WatchedDir::create(os_user)?;
+        template::create_data(&builder, &binaries, os_user, &shared_dir, &dir.path().join("data"))?;
+        Self::launch(builder, binaries, os_user, &shared_dir, dir)
     }
 
-    /// Starts the server whose data is in `home/data`, on a port of its own.
+    /// Starts the server whose data is in `dir/data`, on a newly reserved port.
     pub(crate) fn launch(
         builder: Builder,
         binaries: Binaries,
-        account: Account,
-        base: &Base,
-        home: Home,
+        os_user: OsUser,
+        shared_dir: &SharedDir,
+        dir: WatchedDir,
     ) -> Result<Self, Error> {
         for _ in 0..START_TRIES {
-            let port = Port::reserve(base)?;
-            config::write(&builder, &home.path().join("data"), port.number, home.path(), account)?;
-            match Postmaster::start(&binaries, account, home.path()) {
+            let port = Port::reserve(shared_dir)?;
+            config::write(&builder, &dir.path().join("data"), port.number, dir.path(), os_user)?;
+            match Postmaster::start(&binaries, os_user, dir.path()) {
                 Ok(postmaster) => {
                     return Ok(Self {
                         builder,
                         binaries,
-                        account,
+                        os_user,
                         port,
                         postmaster: Mutex::new(Some(postmaster)),
-                        home,
+                        dir,
                     });
                 }
                 Err(Error::Start { log, .. }) if log.contains("Address already in use") => {
-                    fs::remove_file(home.path().join("log")).ok();
+                    fs::remove_file(dir.path().join("log")).ok();
                 }
                 Err(error) => return Err(error),
             }
@@ -113,19 +113,19 @@ impl Server {
         Err(Error::NoPort { tries: START_TRIES })
     }
 
-    /// Where to connect: the database `postgres` as the superuser `postgres`, over TCP.
+    /// The URL of the database `postgres`, as the superuser `postgres` over TCP.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_for("postgres")
     }
 
-    /// Where to connect, to another database of the server.
+    /// The URL of a database of the server.
     #[must_use]
     pub fn url_for(&self, database: &str) -> String {
         url::of(self.port.number, self.password(), database)
     }
 
-    /// The port on 127.0.0.1; the same after a restart.
+    /// The port on 127.0.0.1. A restart keeps it.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number
@@ -134,28 +134,28 @@ impl Server {
     /// The directory of the Unix socket.
     #[must_use]
     pub fn socket_directory(&self) -> PathBuf {
-        self.home.path().to_owned()
+        self.dir.path().to_owned()
     }
 
     /// The data directory.
     #[must_use]
     pub fn data_directory(&self) -> PathBuf {
-        self.home.path().join("data")
+        self.dir.path().join("data")
     }
 
-    /// The superuser's password, if connections need one.
+    /// The superuser's password, if one is required.
     #[must_use]
     pub fn password(&self) -> Option<&str> {
         self.builder.password.as_deref()
     }
 
-    /// The major version, 15 for 15.4.
+    /// The major version, such as 15 for 15.4.
     #[must_use]
     pub fn major_version(&self) -> u32 {
         self.binaries.major()
     }
 
-    /// The process that is the parent of all others.
+    /// The process id of the server's first process, the parent of all others.
     ///
     /// # Errors
     ///
@@ -164,17 +164,17 @@ impl Server {
         self.running().as_ref().map(Postmaster::pid).ok_or(Error::NotRunning)
     }
 
-    /// Everything the server has logged since its first start.
+    /// The server's whole log, since its first start.
     #[must_use]
     pub fn log(&self) -> String {
-        String::from_utf8_lossy(&fs::read(self.home.path().join("log")).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&fs::read(self.dir.path().join("log")).unwrap_or_default()).into_owned()
     }
 
-    /// Stops the server, if it runs, and returns when it has ended. A frozen one is thawed for that.
+    /// Stops the server if it runs, resuming it first if it is frozen, and returns when it has exited.
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] if it takes more than a minute, for example because a client does not leave; it goes on stopping.
+    /// [`Error::Timeout`] after a minute, for example because a client stays connected. The server keeps stopping.
     pub fn stop(&self, how: Stop) -> Result<(), Error> {
         let mut running = self.running();
         let Some(postmaster) = running.as_mut() else {
@@ -191,23 +191,23 @@ impl Server {
             }
         };
         if postmaster.stop(signal, STOP_LIMIT).is_none() {
-            return Err(self.timeout("the server's end", STOP_LIMIT));
+            return Err(self.timeout("the shutdown", STOP_LIMIT));
         }
         *running = None;
         Ok(())
     }
 
-    /// Starts the stopped server with its data, on the same port; returns when it takes connections.
+    /// Starts the stopped server with its data, on the same port, and returns when it accepts connections.
     ///
     /// # Errors
     ///
-    /// [`Error::Running`], or [`Error::Start`] if it does not come up.
+    /// [`Error::Running`] if it is not stopped, [`Error::Start`] if it does not start.
     pub fn start_again(&self) -> Result<(), Error> {
         let mut running = self.running();
         if running.is_some() {
             return Err(Error::Running);
         }
-        *running = Some(Postmaster::start(&self.binaries, self.account, self.home.path())?);
+        *running = Some(Postmaster::start(&self.binaries, self.os_user, self.dir.path())?);
         Ok(())
     }
 
@@ -215,14 +215,14 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As for [`stop`](Self::stop) and [`start_again`](Self::start_again).
+    /// The errors of [`stop`](Self::stop) and [`start_again`](Self::start_again).
     pub fn restart(&self, how: Stop) -> Result<(), Error> {
         self.stop(how)?;
         self.start_again()
     }
 
-    /// Stops all processes of the server where they stand (`SIGSTOP`): connections stay open, and nobody answers. Returns when
-    /// they stand still.
+    /// Suspends all processes of the server (`SIGSTOP`), and returns when they are suspended. Connections stay open, without an
+    /// answer.
     ///
     /// # Errors
     ///
@@ -231,7 +231,7 @@ impl Server {
         self.running().as_mut().map(Postmaster::freeze).ok_or(Error::NotRunning)
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     ///
     /// # Errors
     ///
@@ -244,12 +244,12 @@ impl Server {
         Error::Timeout {
             what: what.into(),
             limit,
-            log: log_end(self.home.path()),
+            log: log_end(self.dir.path()),
         }
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Postmaster>> {
-        // A test that panicked elsewhere must not keep the server from being stopped.
+        // The server must be stopped even if a test has panicked with the lock held.
         self.postmaster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,24 +1,24 @@
-//! Asking the server.
+//! Runs SQL.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::command::run;
-use crate::os_user::Account;
+use crate::os_user::OsUser;
 use crate::{Error, Server};
 
-/// How long a change of settings may take to reach new connections.
+/// How long new settings may take to reach new connections.
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 
-/// What one may ask it.
+/// SQL and settings.
 impl Server {
-    /// Runs SQL as the superuser in the database `postgres`, through psql; gives the rows, columns separated by `|`.
+    /// Runs SQL in the database `postgres` as the superuser, through psql. Returns the rows, with columns separated by `|`.
     ///
-    /// Each statement is a transaction of its own; the first that fails ends the run.
+    /// Each statement is a transaction of its own. The first error stops the run.
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] with what psql says.
+    /// [`Error::Command`] with psql's error.
     ///
     /// ```
     /// # fn main() -> Result<(), throwaway_postgres::Error> {
@@ -36,17 +36,17 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] with what psql says.
+    /// [`Error::Command`] with psql's error.
     pub fn psql_in(&self, database: &str, sql: &str) -> Result<String, Error> {
-        psql(&self.binaries.psql()?, self.account, &self.url_for(database), sql)
+        psql(&self.binaries.psql()?, self.os_user, &self.url_for(database), sql)
     }
 
-    /// Changes a parameter of the running server (`ALTER SYSTEM`) and returns when new connections have it. Open ones follow
-    /// when they are idle next. A parameter that needs a restart is changed by the next one.
+    /// Changes a parameter of the running server (`ALTER SYSTEM`), and returns when new connections use it. Open connections use it
+    /// once they are idle. A parameter that needs a restart changes at the next one.
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] if the server does not know the parameter or refuses the value.
+    /// [`Error::Command`] if the parameter is unknown or the value is invalid.
     ///
     /// ```
     /// # fn main() -> Result<(), throwaway_postgres::Error> {
@@ -64,9 +64,9 @@ impl Server {
         self.psql(&format!(
             "ALTER SYSTEM SET \"{name}\" = '{value}'; SELECT pg_reload_conf();"
         ))?;
-        let begun = Instant::now();
+        let started = Instant::now();
         while self.psql(LOADED)? == before {
-            if begun.elapsed() > RELOAD_LIMIT {
+            if started.elapsed() > RELOAD_LIMIT {
                 return Err(self.timeout("the reload of the configuration", RELOAD_LIMIT));
             }
         }
@@ -75,8 +75,8 @@ impl Server {
 }
 
 /// Runs SQL through psql.
-pub(crate) fn psql(program: &Path, account: Account, url: &str, sql: &str) -> Result<String, Error> {
-    let mut command = account.command(program, Path::new("/"));
+pub(crate) fn psql(program: &Path, os_user: OsUser, url: &str, sql: &str) -> Result<String, Error> {
+    let mut command = os_user.command(program, Path::new("/"));
     command
         .args([
             "--no-psqlrc",

@@ -3,20 +3,20 @@
 use std::time::{Duration, Instant};
 
 use crate::command::run;
-use crate::shared_dir::Base;
-use crate::watchdog::Home;
+use crate::shared_dir::SharedDir;
+use crate::watchdog::WatchedDir;
 use crate::{Error, Server};
 
-/// How long a standby may be behind before we give up waiting.
+/// How long to wait for a standby to catch up.
 const REPLAY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Replication.
+/// Streaming replication.
 impl Server {
-    /// Makes a hot standby of this server by pg_basebackup, with the same settings, and starts it; it streams from this one.
+    /// Creates a hot standby of this server with pg_basebackup, with the same settings, and starts it. It streams from this server.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingBinary`] without a pg_basebackup of this version, [`Error::Command`] with what it says, and as for
+    /// [`Error::MissingBinary`] without a pg_basebackup of this version, [`Error::Command`] with its error, and the errors of
     /// [`Builder::start`](crate::Builder::start).
     ///
     /// ```
@@ -34,14 +34,14 @@ impl Server {
     /// # }
     /// ```
     pub fn standby(&self) -> Result<Self, Error> {
-        let base = Base::open(self.account)?;
-        let home = Home::create(self.account)?;
+        let shared_dir = SharedDir::open(self.os_user)?;
+        let dir = WatchedDir::create(self.os_user)?;
         let mut command = self
-            .account
-            .command(self.binaries.program("pg_basebackup")?, home.path());
+            .os_user
+            .command(self.binaries.program("pg_basebackup")?, dir.path());
         command
             .arg("--pgdata")
-            .arg(home.path().join("data"))
+            .arg(dir.path().join("data"))
             .args([
                 "--write-recovery-conf",
                 "--wal-method=stream",
@@ -51,30 +51,36 @@ impl Server {
             ])
             .arg(self.url());
         run(&mut command, None)?;
-        Self::launch(self.builder.clone(), self.binaries.clone(), self.account, &base, home)
+        Self::launch(
+            self.builder.clone(),
+            self.binaries.clone(),
+            self.os_user,
+            &shared_dir,
+            dir,
+        )
     }
 
-    /// Returns when `standby` shows everything that this server has committed until now.
+    /// Waits until `standby` has replayed everything that this server has committed so far.
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] after 30 s, for example when the standby has been promoted.
+    /// [`Error::Timeout`] after 30 s, for example if the standby has been promoted.
     pub fn wait_for_standby(&self, standby: &Self) -> Result<(), Error> {
         let position = self.psql("SELECT pg_current_wal_flush_lsn()")?;
-        let begun = Instant::now();
+        let started = Instant::now();
         while standby.psql(&format!("SELECT pg_last_wal_replay_lsn() >= '{position}'"))? != "t" {
-            if begun.elapsed() > REPLAY_LIMIT {
+            if started.elapsed() > REPLAY_LIMIT {
                 return Err(standby.timeout(format!("the replay up to {position}"), REPLAY_LIMIT));
             }
         }
         Ok(())
     }
 
-    /// Makes this standby a primary; returns when it takes writes.
+    /// Promotes this standby to a primary, and returns when it accepts writes.
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] if it is none, [`Error::Timeout`] if it takes more than a minute.
+    /// [`Error::Command`] if it is not a standby, [`Error::Timeout`] after a minute.
     pub fn promote(&self) -> Result<(), Error> {
         const LIMIT: Duration = Duration::from_secs(60);
         if self.psql("SELECT pg_promote(true, 60)")? == "t" {

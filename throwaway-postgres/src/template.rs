@@ -1,5 +1,5 @@
-//! Freshly initialised data directories, one for each kind of server, from which new ones are copied: `initdb` takes longer than
-//! everything else together.
+//! Initialised data directories, one for each kind of server, from which new ones are copied: `initdb` takes longer than everything
+//! else together.
 
 use std::fs::{self, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,18 +11,18 @@ use crate::binaries::Binaries;
 use crate::builder::Builder;
 use crate::command::run;
 use crate::config;
-use crate::os_user::Account;
-use crate::shared_dir::Base;
+use crate::os_user::OsUser;
+use crate::shared_dir::SharedDir;
 
 /// The user that `initdb` creates.
 pub(crate) const USER: &str = "postgres";
 
-/// Creates a data directory at `data`, whose parent belongs to the account.
+/// Creates a data directory at `data`, whose parent must belong to `os_user`.
 pub(crate) fn create_data(
     builder: &Builder,
     binaries: &Binaries,
-    account: Account,
-    base: &Base,
+    os_user: OsUser,
+    shared_dir: &SharedDir,
     data: &Path,
 ) -> Result<(), Error> {
     let encoding = builder.encoding.as_deref().unwrap_or("UTF8");
@@ -41,13 +41,13 @@ pub(crate) fn create_data(
     )
         .hash(&mut hasher);
     let name = format!("template-{:016x}", hasher.finish());
-    let template = base.path().join(&name);
+    let template = shared_dir.path().join(&name);
 
-    let lock = base.lock(&name)?;
+    let lock = shared_dir.lock(&name)?;
     if !template.exists() {
-        let partial = base.path().join(format!("{name}-partial"));
+        let partial = shared_dir.path().join(format!("{name}-partial"));
         fs::remove_dir_all(&partial).ok();
-        let mut command = account.command(binaries.program("initdb")?, base.path());
+        let mut command = os_user.command(binaries.program("initdb")?, shared_dir.path());
         command
             .arg("--pgdata")
             .arg(&partial)
@@ -56,8 +56,8 @@ pub(crate) fn create_data(
             .arg(format!("--locale={locale}"));
         match &builder.password {
             Some(password) => {
-                let file = base.path().join(format!("{name}-password"));
-                config::put(&file, password, account)?;
+                let file = shared_dir.path().join(format!("{name}-password"));
+                config::put(&file, password, os_user)?;
                 let outcome = run(command.arg("--auth=scram-sha-256").arg("--pwfile").arg(&file), None);
                 fs::remove_file(&file).ok();
                 outcome?;
@@ -71,13 +71,13 @@ pub(crate) fn create_data(
             .append(true)
             .open(&file)
             .and_then(|mut file| file.write_all(config::include().as_bytes()))
-            .map_err(Error::io(format!("add to {file:?}")))?;
-        fs::rename(&partial, &template).map_err(Error::io(format!("put {template:?} in place")))?;
+            .map_err(Error::io(format!("append to {file:?}")))?;
+        fs::rename(&partial, &template).map_err(Error::io(format!("rename to {template:?}")))?;
     }
     drop(lock);
     run(
-        account
-            .command("cp", base.path())
+        os_user
+            .command("cp", shared_dir.path())
             .args(["-a", "--reflink=auto"])
             .arg(&template)
             .arg(data),

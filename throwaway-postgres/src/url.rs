@@ -4,13 +4,13 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::template::USER;
 
-/// Of a server on 127.0.0.1.
+/// The URL of a database on 127.0.0.1.
 pub(crate) fn of(port: u16, password: Option<&str>, database: &str) -> String {
     let password = password.map_or_else(String::new, |password| format!(":{}", encode(password)));
     format!("postgres://{USER}{password}@127.0.0.1:{port}/{}", encode(database))
 }
 
-/// The same URL with another database; `None` if it is not a URL with a host.
+/// Replaces the database in a URL; `None` if it is not a `postgres` URL.
 pub(crate) fn with_database(url: &str, database: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     if !matches!(scheme, "postgres" | "postgresql") {
@@ -25,7 +25,7 @@ pub(crate) fn with_database(url: &str, database: &str) -> Option<String> {
 }
 
 fn encode(text: &str) -> String {
-    // Unreserved characters stay as they are, for the sake of readers.
+    // Unreserved characters stay readable.
     const SET: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
     utf8_percent_encode(text, SET).to_string()
 }

@@ -1,4 +1,4 @@
-//! A process that outlives us by a moment, to clear away what we leave behind.
+//! A directory for a server, and a small process that cleans it up after this process has ended.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use crate::Error;
-use crate::os_user::Account;
+use crate::os_user::OsUser;
 
-/// Waits for the end of its standard input, which comes with our end at the latest; then ends every process that works inside
-/// the directory and removes it. Running as the server's user, it cannot hurt anybody else's.
+/// Waits for the end of its standard input, which comes with the end of this process at the latest. Then stops every process whose
+/// working directory is inside the directory, and removes it. It runs as the server's user, so it cannot affect other users.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 cat >/dev/null
-there() { find /proc/[0-9]*/cwd -maxdepth 0 -lname "$1*" 2>/dev/null | cut -d/ -f3; }
-signal() { for pid in $(there "$2"); do [ "$pid" = $$ ] || kill -s "$1" "$pid" 2>/dev/null; done; }
+processes() { find /proc/[0-9]*/cwd -maxdepth 0 -lname "$1*" 2>/dev/null | cut -d/ -f3; }
+signal() { for pid in $(processes "$2"); do [ "$pid" = $$ ] || kill -s "$1" "$pid" 2>/dev/null; done; }
 cd /
 signal CONT "$1"
 signal QUIT "$1"
 tries=0
-while [ -n "$(there "$1")" ]; do
+while [ -n "$(processes "$1")" ]; do
     tries=$((tries + 1))
     if [ $tries -gt 100 ]; then signal KILL "$1"; fi
     if [ $tries -gt 120 ]; then break; fi
@@ -28,26 +28,26 @@ done
 rm -rf "$1"
 "#;
 
-/// A directory whose files and processes end with us.
+/// A directory that is removed, with the processes inside it, when this process ends.
 #[derive(Debug)]
-pub(crate) struct Home {
+pub(crate) struct WatchedDir {
     path: PathBuf,
     watchdog: Child,
 }
 
-impl Home {
-    /// A new, empty directory that belongs to the account.
-    pub(crate) fn create(account: Account) -> Result<Self, Error> {
+impl WatchedDir {
+    /// Creates an empty directory that belongs to `os_user`.
+    pub(crate) fn create(os_user: OsUser) -> Result<Self, Error> {
         let path = tempfile::Builder::new()
             .prefix("pg-")
             .permissions(Permissions::from_mode(0o700))
             .tempdir()
             .map_err(Error::io("create a temporary directory"))?
             .keep();
-        let watchdog = account
+        let watchdog = os_user
             .give(&path)
             .and_then(|()| {
-                account
+                os_user
                     .command("/bin/sh", Path::new("/"))
                     .args(["-c", SCRIPT, "throwaway-postgres-watchdog"])
                     .arg(&path)
@@ -68,9 +68,9 @@ impl Home {
     }
 }
 
-impl Drop for Home {
+impl Drop for WatchedDir {
     fn drop(&mut self) {
-        // Waiting closes its standard input.
+        // `wait` closes its standard input.
         self.watchdog.wait().ok();
         fs::remove_dir_all(&self.path).ok();
     }

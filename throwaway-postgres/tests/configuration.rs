@@ -1,11 +1,11 @@
-//! Servers of every kind.
+//! Server settings, poolers and databases.
 
 use std::process::Command;
 
 use throwaway_postgres::{Database, Error, Pooler, Server};
 
 #[test]
-fn settings_count_and_can_be_changed() {
+fn settings_apply_and_can_be_changed() {
     let server = Server::builder()
         .setting("log_line_prefix", r"it's \ %p ")
         .setting("work_mem", "5MB")
@@ -18,7 +18,7 @@ fn settings_count_and_can_be_changed() {
 }
 
 #[test]
-fn a_server_that_does_not_start_shows_its_log() {
+fn a_start_error_includes_the_servers_log() {
     let error = Server::builder().setting("no_such_setting", 1).start().unwrap_err();
     assert!(matches!(error, Error::Start { .. }), "{error}");
     assert!(
@@ -28,7 +28,7 @@ fn a_server_that_does_not_start_shows_its_log() {
 }
 
 #[test]
-fn a_password_is_demanded() {
+fn the_password_is_required() {
     let server = Server::builder().password("p w:'@/%").start().unwrap();
     assert_eq!(server.psql("SELECT current_user").unwrap(), "postgres");
     let refused = Command::new("psql")
@@ -55,13 +55,13 @@ fn a_password_is_demanded() {
 }
 
 #[test]
-fn encodings_are_the_ones_asked_for() {
+fn the_encoding_is_applied() {
     let server = Server::builder().encoding("SQL_ASCII").start().unwrap();
     assert_eq!(server.psql("SHOW server_encoding").unwrap(), "SQL_ASCII");
 }
 
 #[test]
-fn tls_is_offered_or_demanded() {
+fn tls_can_be_required() {
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let server = Server::builder()
         .tls(certified.cert.pem(), certified.signing_key.serialize_pem())
@@ -86,7 +86,7 @@ fn tls_is_offered_or_demanded() {
 }
 
 #[test]
-fn a_pooler_changes_sessions_between_transactions() {
+fn poolers_start_in_both_modes() {
     let server = Server::builder().password("secret").start().unwrap();
     let pooler = Pooler::transaction_mode(&server).unwrap();
     let output = Command::new("psql")
@@ -103,7 +103,7 @@ fn a_pooler_changes_sessions_between_transactions() {
 }
 
 #[test]
-fn a_fresh_database_is_dropped_with_its_handle() {
+fn a_database_is_dropped_with_its_handle() {
     let keeper = Database::fresh().unwrap();
     let exists = |name: &str| {
         keeper

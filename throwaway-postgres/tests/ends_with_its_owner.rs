@@ -1,4 +1,4 @@
-//! A server ends, and leaves nothing behind, however its owner ends.
+//! A server ends with its owner, however the owner ends, and leaves nothing behind.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use throwaway_postgres::Server;
 
-/// The program that holds a server until its standard input ends.
+/// The program that keeps a server until its standard input ends.
 struct Owner {
     process: Child,
-    /// The server's first process, and its directory.
+    /// The server's first process.
     server: u32,
-    home: PathBuf,
+    /// The server's directory.
+    directory: PathBuf,
 }
 
 impl Owner {
@@ -26,24 +27,28 @@ impl Owner {
         BufReader::new(process.stdout.as_mut().unwrap())
             .read_line(&mut url)
             .unwrap();
-        let directory = Command::new("psql")
+        let output = Command::new("psql")
             .args(["-XAt", "-d", url.trim(), "-c", "SHOW data_directory"])
             .output()
             .unwrap();
-        let data = PathBuf::from(String::from_utf8(directory.stdout).unwrap().trim());
-        let home = data.parent().unwrap().to_owned();
+        let data = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+        let directory = data.parent().unwrap().to_owned();
         let pid_file = std::fs::read_to_string(data.join("postmaster.pid")).unwrap();
         let server = pid_file.lines().next().unwrap().parse().unwrap();
-        Self { process, server, home }
+        Self {
+            process,
+            server,
+            directory,
+        }
     }
 
     fn assert_gone(&self) {
-        let begun = Instant::now();
-        while self.home.exists() || Path::new(&format!("/proc/{}/cwd", self.server)).read_link().is_ok() {
+        let started = Instant::now();
+        while self.directory.exists() || Path::new(&format!("/proc/{}/cwd", self.server)).read_link().is_ok() {
             assert!(
-                begun.elapsed() < Duration::from_secs(15),
-                "{} is still there",
-                self.home.display()
+                started.elapsed() < Duration::from_secs(15),
+                "{} or its server still exists",
+                self.directory.display()
             );
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -51,16 +56,16 @@ impl Owner {
 }
 
 #[test]
-fn when_it_returns() {
+fn the_server_ends_when_its_owner_returns() {
     let mut owner = Owner::start();
     drop(owner.process.stdin.take());
     assert!(owner.process.wait().unwrap().success());
-    assert!(!owner.home.exists());
+    assert!(!owner.directory.exists());
     owner.assert_gone();
 }
 
 #[test]
-fn when_it_is_killed() {
+fn the_server_ends_when_its_owner_is_killed() {
     let mut owner = Owner::start();
     owner.process.kill().unwrap();
     owner.process.wait().unwrap();
@@ -68,7 +73,7 @@ fn when_it_is_killed() {
 }
 
 #[test]
-fn when_it_is_killed_while_the_server_is_frozen() {
+fn a_frozen_server_ends_when_its_owner_is_killed() {
     let mut owner = Owner::start();
     assert!(
         Command::new("kill")
@@ -83,12 +88,12 @@ fn when_it_is_killed_while_the_server_is_frozen() {
 }
 
 #[test]
-fn servers_live_side_by_side() {
+fn servers_run_concurrently_and_are_removed() {
     let servers: Vec<Server> = std::thread::scope(|scope| {
         let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| Server::start().unwrap())).collect();
         starts.into_iter().map(|start| start.join().unwrap()).collect()
     });
-    let homes: Vec<PathBuf> = servers.iter().map(Server::socket_directory).collect();
+    let directories: Vec<PathBuf> = servers.iter().map(Server::socket_directory).collect();
     for server in &servers {
         assert_eq!(
             server.psql("SELECT inet_server_port()").unwrap(),
@@ -96,5 +101,5 @@ fn servers_live_side_by_side() {
         );
     }
     drop(servers);
-    assert!(homes.iter().all(|home| !home.exists()));
+    assert!(directories.iter().all(|directory| !directory.exists()));
 }

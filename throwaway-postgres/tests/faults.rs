@@ -1,4 +1,4 @@
-//! What can be done to a server, and that it is done.
+//! The faults that can be injected into a server.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn data_and_port_survive_every_way_of_stopping() {
 }
 
 #[test]
-fn a_stopped_server_says_so() {
+fn operations_on_a_stopped_server_are_errors() {
     let server = Server::start().unwrap();
     assert!(matches!(server.start_again(), Err(Error::Running)));
     server.stop(Stop::Fast).unwrap();
@@ -38,12 +38,12 @@ fn a_stopped_server_says_so() {
 }
 
 #[test]
-fn a_frozen_server_answers_nobody_until_it_is_thawed() {
+fn a_frozen_server_does_not_answer_until_it_is_thawed() {
     let server = Server::start().unwrap();
     server.freeze().unwrap();
     std::thread::scope(|scope| {
         let answer = scope.spawn(|| server.psql("SELECT 'thawed'").unwrap());
-        // psql waits for the server, so there is nothing to see but that it does.
+        // A frozen server shows only by psql not finishing.
         std::thread::sleep(Duration::from_millis(300));
         assert!(!answer.is_finished());
         server.thaw().unwrap();
@@ -55,7 +55,7 @@ fn a_frozen_server_answers_nobody_until_it_is_thawed() {
 }
 
 #[test]
-fn single_backends_are_ended_frozen_and_killed() {
+fn single_backends_are_terminated_frozen_and_killed() {
     let server = Server::start().unwrap();
     let session = || {
         let url = format!("{}?application_name=victim", server.url());
@@ -67,12 +67,15 @@ fn single_backends_are_ended_frozen_and_killed() {
             .unwrap()
     };
     let victim = || {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             if let [pid] = server.backends("victim").unwrap()[..] {
                 return pid;
             }
-            assert!(begun.elapsed() < Duration::from_secs(10), "no session appeared");
+            assert!(
+                started.elapsed() < Duration::from_secs(10),
+                "the session did not appear"
+            );
         }
     };
     let client = session();
@@ -86,7 +89,7 @@ fn single_backends_are_ended_frozen_and_killed() {
     server.terminate_backend(pid).unwrap();
     assert!(
         client.try_wait().unwrap().is_none(),
-        "a frozen backend does not act on signals"
+        "a frozen backend must not react to SIGTERM"
     );
     server.thaw_backend(pid).unwrap();
     client.wait().unwrap();
@@ -94,9 +97,12 @@ fn single_backends_are_ended_frozen_and_killed() {
     let client = session();
     server.kill_backend(victim()).unwrap();
     client.wait_with_output().unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     while server.psql("SELECT 1").is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "no recovery");
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "the server did not recover"
+        );
     }
     assert!(server.log().contains("terminated by signal 9"));
 
@@ -105,7 +111,7 @@ fn single_backends_are_ended_frozen_and_killed() {
 }
 
 #[test]
-fn a_standby_reads_and_takes_over() {
+fn a_standby_replicates_and_can_be_promoted() {
     let primary = Server::builder().password("secret").start().unwrap();
     let standby = primary.standby().unwrap();
     primary

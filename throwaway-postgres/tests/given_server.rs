@@ -1,9 +1,9 @@
-//! `DATABASE_URL`. One test, since it changes the environment of its process.
+//! `DATABASE_URL`. One test, because it changes the environment of its process.
 
 use throwaway_postgres::{Database, Error, Server};
 
 #[test]
-fn databases_are_made_on_the_server_that_the_environment_names() {
+fn databases_are_created_on_the_server_that_database_url_names() {
     let server = Server::start().unwrap();
     let databases = || server.psql("SELECT count(*) FROM pg_database").unwrap();
     let before = databases();
