@@ -96,7 +96,7 @@ impl Session {
             awaiting_probe: false,
         };
         session.awaiting_probe = session.server.pooled && session.probe.is_enabled();
-        // Settings of a pooled session may leak to other clients, until the probe shows that the session stays ours.
+        // Settings of a pooled session may leak to other clients, until the probe shows that the backend is not shared.
         if !session.server.pooled {
             session.configure(settings).await?;
         }

@@ -24,8 +24,8 @@ impl SharedDir {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 let metadata =
                     fs::symlink_metadata(&path).map_err(Error::io(format!("read the metadata of {path:?}")))?;
-                let ours = metadata.uid() == os_user.uid() || os_user.is_switched() && metadata.uid() == 0;
-                if !metadata.is_dir() || !ours {
+                let is_ours = metadata.uid() == os_user.uid() || os_user.is_switched() && metadata.uid() == 0;
+                if !metadata.is_dir() || !is_ours {
                     return Err(Error::ForeignDirectory { path });
                 }
                 os_user.give(&path)?;

@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn a_client_certificate_needs_its_key() {
-        let ours = rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
+        let certified = rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
         let other = rcgen::generate_simple_self_signed(["other".to_owned()]).unwrap();
-        let client = Some(ours.cert.pem());
+        let client = Some(certified.cert.pem());
         let with_key = |key| Certificates {
             client: client.clone(),
             client_key: key,
@@ -209,11 +209,11 @@ mod tests {
         };
         assert!(
             SslMode::Require
-                .tls(&with_key(Some(ours.signing_key.serialize_pem())))
+                .tls(&with_key(Some(certified.signing_key.serialize_pem())))
                 .is_ok()
         );
         assert!(refused(SslMode::Require, &with_key(None)).contains("set together"));
-        assert!(refused(SslMode::Require, &with_key(Some(ours.cert.pem()))).contains("no private key"));
+        assert!(refused(SslMode::Require, &with_key(Some(certified.cert.pem()))).contains("no private key"));
         let wrong = refused(SslMode::Require, &with_key(Some(other.signing_key.serialize_pem())));
         assert!(wrong.contains("sslcert and sslkey"), "{wrong}");
     }
