@@ -13,18 +13,6 @@ mod server;
 mod soak;
 mod units;
 
-// What the benchmarks and the tests of the bus have already.
-#[cfg(feature = "postgres")]
-#[path = "../../benches/bus"]
-#[allow(dead_code, reason = "the benchmarks use the rest")]
-mod bus {
-    pub(crate) mod candidates;
-    pub(crate) mod distribution;
-    pub(crate) mod process;
-    pub(crate) mod tally;
-    pub(crate) mod tick;
-    pub(crate) mod worker;
-}
 #[cfg(feature = "postgres")]
 #[path = "../../tests/bus_processes/chaos/mod.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
@@ -85,5 +73,5 @@ fn main() -> ExitCode {
 fn is_part_of_a_measurement() -> bool {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    bus::worker::run_if_asked() || chaos::run_child(&words)
+    doorbell_perf::bus::worker::run_if_asked() || chaos::run_child(&words)
 }

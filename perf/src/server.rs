@@ -3,7 +3,7 @@
 use sqlx::postgres::PgConnectOptions;
 use throwaway_postgres::{Builder, Database, Server};
 
-use crate::bus::candidates::Failure;
+use doorbell_perf::bus::candidates::Failure;
 
 /// A server of our own, which ends with us, or one that was given.
 pub(crate) struct Place {
@@ -27,7 +27,7 @@ impl Place {
         })
     }
 
-    /// The server, if it is ours: one that may be disturbed.
+    /// The server, if it is doorbell: one that may be disturbed.
     pub(crate) fn own(&self) -> Option<&Server> {
         self.own.as_ref()
     }

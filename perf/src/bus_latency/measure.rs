@@ -4,13 +4,13 @@ use std::fmt;
 
 use hdrhistogram::Histogram;
 
-use crate::bus::candidates::{Failure, Who};
-use crate::bus::distribution::Distribution;
-use crate::bus::tally::{self, Wrongs};
-use crate::bus::worker::publish::Load;
-use crate::bus::worker::{Job, Worker, pace, subscribe};
 use crate::server::Place;
 use crate::units::count;
+use doorbell_perf::bus::candidates::{Candidate, Failure};
+use doorbell_perf::bus::delivery_tracker::{self, DeliveryErrors};
+use doorbell_perf::bus::distribution::Distribution;
+use doorbell_perf::bus::worker::publish::Load;
+use doorbell_perf::bus::worker::{Job, Worker, pace, subscribe};
 
 /// Connections that the subscribing process has for other things than listening; the naive design gets all there are.
 const CONNECTIONS: usize = 4;
@@ -75,7 +75,7 @@ pub(crate) struct Measurement {
     pub(crate) reads: u64,
     /// The most that the subscribing process had.
     pub(crate) connections: usize,
-    pub(crate) wrongs: Wrongs,
+    pub(crate) errors: DeliveryErrors,
     /// Seconds of the subscribing process.
     pub(crate) cpu: f64,
 }
@@ -83,13 +83,13 @@ pub(crate) struct Measurement {
 impl Default for Measurement {
     fn default() -> Self {
         Self {
-            each: tally::histogram(),
-            last: tally::histogram(),
-            lateness: tally::histogram(),
+            each: delivery_tracker::histogram(),
+            last: delivery_tracker::histogram(),
+            lateness: delivery_tracker::histogram(),
             events: 0,
             reads: 0,
             connections: 0,
-            wrongs: Wrongs::default(),
+            errors: DeliveryErrors::default(),
             cpu: 0.0,
         }
     }
@@ -103,9 +103,9 @@ impl Measurement {
         self.events += other.events;
         self.reads += other.reads;
         self.connections = self.connections.max(other.connections);
-        self.wrongs.lost += other.wrongs.lost;
-        self.wrongs.repeated += other.wrongs.repeated;
-        self.wrongs.reordered += other.wrongs.reordered;
+        self.errors.lost += other.errors.lost;
+        self.errors.repeated += other.errors.repeated;
+        self.errors.reordered += other.errors.reordered;
         self.cpu += other.cpu;
     }
 
@@ -115,7 +115,7 @@ impl Measurement {
 }
 
 fn histogram(distribution: &Distribution) -> Histogram<u64> {
-    let mut histogram = tally::histogram();
+    let mut histogram = delivery_tracker::histogram();
     for &(micros, times) in &distribution.0 {
         histogram.saturating_record_n(micros, times);
     }
@@ -123,24 +123,32 @@ fn histogram(distribution: &Distribution) -> Histogram<u64> {
 }
 
 /// How many connections the candidate may have for other things than listening; none if the server has not enough for it.
-pub(crate) fn connections(place: &Place, setting: Setting, who: Who) -> Result<Option<u32>, Failure> {
+pub(crate) fn connections(place: &Place, setting: Setting, candidate: Candidate) -> Result<Option<u32>, Failure> {
     let free = place.free_connections(&place.database()?)?;
     // The publisher's, with one for its bells and one that listens; and one to look on.
     let others = setting.writers() + 2 + 1;
-    let listeners = if who == Who::Naive { setting.subscribers } else { 1 };
+    let listeners = if candidate == Candidate::Naive {
+        setting.subscribers
+    } else {
+        1
+    };
     let Some(left) = free.checked_sub(others + listeners).filter(|&left| left > 0) else {
         return Ok(None);
     };
-    let pool = if who == Who::Naive { left } else { left.min(CONNECTIONS) };
+    let pool = if candidate == Candidate::Naive {
+        left
+    } else {
+        left.min(CONNECTIONS)
+    };
     Ok(Some(u32::try_from(pool)?))
 }
 
 /// Measures one round, in a database of its own.
-pub(crate) fn round(place: &Place, setting: Setting, who: Who) -> Result<Measurement, Failure> {
-    let connections = connections(place, setting, who)?.ok_or("the server has run out of connections")?;
+pub(crate) fn round(place: &Place, setting: Setting, candidate: Candidate) -> Result<Measurement, Failure> {
+    let connections = connections(place, setting, candidate)?.ok_or("the server has run out of connections")?;
     let database = place.database()?;
     let mut subscriber = Worker::start(&Job::Subscribe(subscribe::Job {
-        who,
+        candidate,
         url: database.url(),
         port: place.port()?,
         connections,
@@ -157,7 +165,7 @@ pub(crate) fn round(place: &Place, setting: Setting, who: Who) -> Result<Measure
         times_each: true,
     }))?;
     let publisher = Worker::start(&Job::Pace(pace::Job {
-        who,
+        candidate,
         url: database.url(),
         streams: setting.streams,
         events: setting.events,
@@ -175,7 +183,7 @@ pub(crate) fn round(place: &Place, setting: Setting, who: Who) -> Result<Measure
         events: setting.events,
         reads: outcome.reads,
         connections: outcome.connections,
-        wrongs: outcome.wrongs,
+        errors: outcome.errors,
         cpu: outcome.cpu,
     })
 }

@@ -11,14 +11,14 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use throwaway_postgres::Server;
 
 use self::measure::{Measurement, Setting};
-use crate::bus::candidates::{Failure, Who};
 use crate::files;
 use crate::plot::{self, Chart};
 use crate::server::Place;
 use crate::units::{count, from_one_to, say};
+use doorbell_perf::bus::candidates::{Candidate, Failure};
 
 /// Those that take part, by their names.
-const CANDIDATES: [Who; 3] = [Who::Doorbell, Who::Naive, Who::PgBus];
+const CANDIDATES: [Candidate; 3] = [Candidate::Doorbell, Candidate::Naive, Candidate::PgBus];
 
 /// Measure append-to-delivery latency of the bus over Postgres at fixed rates, beside its peers on the same server
 ///
@@ -50,10 +50,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = from_one_to(1_000_000))]
     rounds: usize,
 
-    /// Who takes part
+    /// Candidate takes part
     #[arg(long, value_name = "WHO,...", value_delimiter = ',', default_values = ["doorbell", "naive", "pg-bus"],
-          value_parser = PossibleValuesParser::new(CANDIDATES.map(Who::name)).map(|name| named(&name)))]
-    candidates: Vec<Who>,
+          value_parser = PossibleValuesParser::new(CANDIDATES.map(Candidate::name)).map(|name| named(&name)))]
+    candidates: Vec<Candidate>,
 
     /// Measure on this server, in databases that are made for it, instead of a durable one that is started
     #[arg(long, value_name = "postgres://...")]
@@ -68,15 +68,15 @@ pub(crate) struct Options {
     svg: Option<PathBuf>,
 }
 
-fn named(name: &str) -> Who {
-    let who = CANDIDATES.into_iter().find(|who| who.name() == name);
-    who.expect("only possible values are parsed")
+fn named(name: &str) -> Candidate {
+    let candidate = CANDIDATES.into_iter().find(|candidate| candidate.name() == name);
+    candidate.expect("only possible values are parsed")
 }
 
-/// Everybody who takes part, under one setting.
+/// Everybody candidate takes part, under one setting.
 struct Comparison {
     setting: Setting,
-    all: Vec<(Who, Measurement)>,
+    all: Vec<(Candidate, Measurement)>,
 }
 
 impl Comparison {
@@ -88,7 +88,7 @@ impl Comparison {
             lines: self
                 .all
                 .iter()
-                .map(|(who, measured)| (who.name(), &measured.last))
+                .map(|(candidate, measured)| (candidate.name(), &measured.last))
                 .collect(),
             microsecond: 1.0,
         }
@@ -132,13 +132,13 @@ fn settings(options: &Options) -> Result<Vec<Setting>, Failure> {
 }
 
 fn compare(place: &Place, setting: Setting, options: &Options) -> Result<Comparison, Failure> {
-    let mut all: Vec<(Who, Measurement)> = Vec::new();
-    for &who in &options.candidates {
-        match measure::connections(place, setting, who)? {
-            Some(_) => all.push((who, Measurement::default())),
+    let mut all: Vec<(Candidate, Measurement)> = Vec::new();
+    for &candidate in &options.candidates {
+        match measure::connections(place, setting, candidate)? {
+            Some(_) => all.push((candidate, Measurement::default())),
             None => eprintln!(
                 "{}: {setting}: the server has too few connections, left out",
-                who.name()
+                candidate.name()
             ),
         }
     }
@@ -149,9 +149,9 @@ fn compare(place: &Place, setting: Setting, options: &Options) -> Result<Compari
             turns.reverse();
         }
         for turn in turns {
-            let (who, sum) = &mut all[turn];
-            eprintln!("{}: {setting}, round {}", who.name(), round + 1);
-            sum.add(measure::round(place, setting, *who)?);
+            let (candidate, sum) = &mut all[turn];
+            eprintln!("{}: {setting}, round {}", candidate.name(), round + 1);
+            sum.add(measure::round(place, setting, *candidate)?);
         }
     }
     Ok(Comparison { setting, all })

@@ -6,9 +6,9 @@ use hdrhistogram::Histogram;
 
 use super::Comparison;
 use super::measure::Measurement;
-use crate::bus::candidates::{Failure, Who};
-use crate::bus::tally::Wrongs;
 use crate::units::count;
+use doorbell_perf::bus::candidates::{Candidate, Failure};
+use doorbell_perf::bus::delivery_tracker::DeliveryErrors;
 
 /// The columns.
 pub(crate) const HEAD: &str = "\
@@ -23,9 +23,9 @@ const NEVER: &str = "writing to a String cannot fail";
 /// by each peer's.
 pub(crate) fn rows(comparison: &Comparison) -> String {
     let mut text = String::new();
-    for (who, measured) in &comparison.all {
+    for (candidate, measured) in &comparison.all {
         for (until, latency) in [("each", &measured.each), ("the last", &measured.last)] {
-            left(&mut text, comparison, who.name(), until);
+            left(&mut text, comparison, candidate.name(), until);
             for micros in points(latency) {
                 write!(text, "  {:>8.2}", micros as f64 / 1e3).expect(NEVER);
             }
@@ -33,11 +33,11 @@ pub(crate) fn rows(comparison: &Comparison) -> String {
                 text.push('\n');
             }
         }
-        let Wrongs {
+        let DeliveryErrors {
             lost,
             repeated,
             reordered,
-        } = measured.wrongs;
+        } = measured.errors;
         writeln!(
             text,
             "  {:>11.2}  {:>11}  {:>6.2}  {:>4}  {:>8}  {:>9}  {:>11.2}",
@@ -55,11 +55,11 @@ pub(crate) fn rows(comparison: &Comparison) -> String {
     text
 }
 
-fn left(text: &mut String, comparison: &Comparison, who: &str, until: &str) {
+fn left(text: &mut String, comparison: &Comparison, candidate: &str, until: &str) {
     let setting = &comparison.setting;
     write!(
         text,
-        "{:>11}  {:>7}  {:>8}  {who:<8}  {until:<11}",
+        "{:>11}  {:>7}  {:>8}  {candidate:<8}  {until:<11}",
         count(setting.subscribers as u64),
         count(setting.streams as u64),
         count(setting.rate),
@@ -68,14 +68,22 @@ fn left(text: &mut String, comparison: &Comparison, who: &str, until: &str) {
 }
 
 fn ratios(text: &mut String, comparison: &Comparison) {
-    let Some((_, ours)) = comparison.all.iter().find(|(who, _)| *who == Who::Doorbell) else {
+    let Some((_, doorbell)) = comparison
+        .all
+        .iter()
+        .find(|(candidate, _)| *candidate == Candidate::Doorbell)
+    else {
         return;
     };
-    for (peer, theirs) in comparison.all.iter().filter(|(who, _)| *who != Who::Doorbell) {
+    for (peer, theirs) in comparison
+        .all
+        .iter()
+        .filter(|(candidate, _)| *candidate != Candidate::Doorbell)
+    {
         let to = format!("doorbell / {}", peer.name());
         write!(text, "{:31}{to:<20}", "").expect(NEVER);
-        for (ours, theirs) in points(&ours.last).into_iter().zip(points(&theirs.last)) {
-            write!(text, "  {:>8.3}", ours as f64 / theirs.max(1) as f64).expect(NEVER);
+        for (doorbell, theirs) in points(&doorbell.last).into_iter().zip(points(&theirs.last)) {
+            write!(text, "  {:>8.3}", doorbell as f64 / theirs.max(1) as f64).expect(NEVER);
         }
         text.push('\n');
     }
@@ -89,13 +97,13 @@ pub(crate) fn csv(comparisons: &[Comparison]) -> String {
     );
     for comparison in comparisons {
         let setting = &comparison.setting;
-        for (who, measured) in &comparison.all {
+        for (candidate, measured) in &comparison.all {
             for (until, latency) in [("each", &measured.each), ("last", &measured.last)] {
                 let [p50, p90, p99, p999, max] = points(latency);
                 writeln!(
                     text,
                     "{},{},{},{},{until},{},{p50},{p90},{p99},{p999},{max},{:.3},{},{:.2},{},{},{},{}",
-                    who.name(),
+                    candidate.name(),
                     setting.subscribers,
                     setting.streams,
                     setting.rate,
@@ -103,9 +111,9 @@ pub(crate) fn csv(comparisons: &[Comparison]) -> String {
                     measured.reads_per_event(),
                     measured.connections,
                     measured.cpu,
-                    measured.wrongs.lost,
-                    measured.wrongs.repeated,
-                    measured.wrongs.reordered,
+                    measured.errors.lost,
+                    measured.errors.repeated,
+                    measured.errors.reordered,
                     measured.lateness.value_at_quantile(0.99),
                 )
                 .expect(NEVER);
@@ -119,9 +127,9 @@ pub(crate) fn csv(comparisons: &[Comparison]) -> String {
 pub(crate) fn verdict(comparisons: &[Comparison]) -> Result<(), Failure> {
     let mut wrong = Vec::new();
     for Comparison { setting, all } in comparisons {
-        for (who, Measurement { wrongs, .. }) in all {
-            if *who == Who::Doorbell && *wrongs != Wrongs::default() {
-                wrong.push(format!("doorbell, {setting}: {wrongs:?}"));
+        for (candidate, Measurement { errors, .. }) in all {
+            if *candidate == Candidate::Doorbell && *errors != DeliveryErrors::default() {
+                wrong.push(format!("doorbell, {setting}: {errors:?}"));
             }
         }
     }

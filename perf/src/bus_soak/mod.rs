@@ -11,11 +11,11 @@ use clap::Args;
 use throwaway_postgres::Server;
 
 use self::watch::Watch;
-use crate::bus::candidates::Failure;
 use crate::chaos::{self, Plan};
 use crate::random;
 use crate::server::Place;
 use crate::units::{from_one_to, say};
+use doorbell_perf::bus::candidates::Failure;
 
 /// Publish and subscribe over Postgres in every way at once, and check every account, memory and connections
 ///
@@ -80,6 +80,6 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let outcome = chaos::run(&plan, &database.url(), disturbed, |glance| watch.look(glance))?;
     say(&format!("\n{outcome}\n{watch}"));
     watch.verdict()?;
-    say("\nevery event accounted for, memory flat, connections bounded, every bus sound, nobody left connected\n");
+    say("\nevery event accounted for, memory flat, connections bounded, every bus healthy, nobody left connected\n");
     Ok(())
 }

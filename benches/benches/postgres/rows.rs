@@ -1,0 +1,7 @@
+//! What is measured, group by group.
+
+pub(crate) mod appends;
+pub(crate) mod fan_out;
+pub(crate) mod idle;
+pub(crate) mod notifications;
+pub(crate) mod outage;

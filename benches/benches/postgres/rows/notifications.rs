@@ -1,0 +1,79 @@
+//! What ringing costs those candidate append: the same appends with bells and without, in turns.
+
+use throwaway_postgres::Server;
+
+use super::appends;
+use crate::options::Options;
+use crate::report::{Report, median};
+use doorbell_perf::bus::candidates::{Candidate, Failure};
+use doorbell_perf::table::{Align, Table};
+
+/// Each has a stream of its own.
+const WRITERS: [usize; 3] = [1, 8, 32];
+
+/// With bells, the rate should be at least this part of the rate without.
+pub(crate) fn measure(
+    server: &Server,
+    flush: &str,
+    target: f64,
+    options: &Options,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("writers", Align::Right),
+        ("bells", Align::Left),
+        ("events/s", Align::Right),
+        ("part of the rate without", Align::Right),
+    ]);
+    for writers in WRITERS {
+        let mut rates = [Vec::new(), Vec::new(), Vec::new()];
+        for round in 0..options.rounds() {
+            let mut turns = [
+                Candidate::NotifyOff,
+                Candidate::Doorbell,
+                Candidate::NotifyInTransaction,
+            ];
+            // Whoever comes later finds another server: fuller tables, or a log that was just cut.
+            if round % 2 == 1 {
+                turns.reverse();
+            }
+            for candidate in turns {
+                eprintln!(
+                    "bells: {flush} flush, {writers} writers, {}, round {}",
+                    candidate.name(),
+                    round + 1
+                );
+                let outcome = appends::one(server, options, candidate, writers, writers, 1)?;
+                let place = [
+                    Candidate::NotifyOff,
+                    Candidate::Doorbell,
+                    Candidate::NotifyInTransaction,
+                ]
+                .iter()
+                .position(|&it| it == candidate);
+                rates[place.expect("one of the three")].push(outcome.rate);
+            }
+        }
+        let [without, after, inside] = &rates;
+        let part = |rates: &[f64]| median(rates.iter().zip(without).map(|(with, without)| with / without));
+        for (name, rates) in [
+            ("none", without),
+            ("after the commit", after),
+            ("in the transaction", inside),
+        ] {
+            table.row(&[
+                writers.to_string(),
+                name.to_owned(),
+                format!("{:.0}", median(rates.iter().copied())),
+                format!("{:.3}", part(rates)),
+            ]);
+        }
+        report.at_least(
+            format!("appends with bells to appends without, {writers} writers, {flush} flush"),
+            target,
+            part(after),
+        );
+    }
+    report.section(format!("What bells cost, {flush} flush"), &table);
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Criterion's estimates of this run.
+
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde_json::Value;
+
+use doorbell_perf::bench::{self, Record, criterion_directory, millis, starter};
+
+/// The benches, each named like its group.
+const GROUPS: [&str; 6] = ["publish", "receive", "fan_out", "parked", "contended", "cluster"];
+
+/// One measurement.
+pub(crate) struct Estimate {
+    group: &'static str,
+    /// What is measured.
+    pub(crate) work: String,
+    /// Whose channel, and in which form.
+    pub(crate) who: String,
+    median: f64,
+    low: f64,
+    high: f64,
+    messages: f64,
+}
+
+impl Estimate {
+    /// Nanoseconds per message or delivery.
+    pub(crate) fn each(&self) -> f64 {
+        self.median / self.messages
+    }
+
+    /// Half the width of the median's 95 % interval, as a part of the median.
+    pub(crate) fn noise(&self) -> f64 {
+        (self.high - self.low) / (2.0 * self.median)
+    }
+}
+
+/// All measurements of this run and the remarks about them.
+pub(crate) struct Estimates {
+    all: Vec<Estimate>,
+    /// Measurement and remark.
+    pub(crate) remarks: Vec<(String, String)>,
+}
+
+impl Estimates {
+    /// Reads what this run left, or the latest of each with `any_run`.
+    pub(crate) fn read(any_run: bool) -> Self {
+        let mut estimates = Self {
+            all: Vec::new(),
+            remarks: Vec::new(),
+        };
+        for group in GROUPS {
+            let Some(record) = bench::read(group) else { continue };
+            if !any_run && !is_of_this_run(&record) {
+                continue;
+            }
+            let since = if any_run { 0 } else { record.started };
+            for work in directories(&criterion_directory().join(group)) {
+                for who in directories(&criterion_directory().join(group).join(&work)) {
+                    let path = criterion_directory().join(group).join(&work).join(&who).join("new");
+                    estimates.all.extend(read(&path, group, &work, &who, since));
+                }
+            }
+            estimates.remarks.extend(record.remarks);
+        }
+        estimates
+    }
+
+    /// The measurement `group/work/who`.
+    pub(crate) fn get(&self, id: &str) -> Option<&Estimate> {
+        self.all.iter().find(|estimate| {
+            let mut parts = id.splitn(3, '/');
+            parts.next() == Some(estimate.group)
+                && parts.next() == Some(&estimate.work)
+                && parts.next() == Some(&estimate.who)
+        })
+    }
+
+    /// The groups that were measured.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &'static str> {
+        GROUPS.into_iter().filter(|group| self.of(group).next().is_some())
+    }
+
+    /// The measurements of one group, ordered by work.
+    pub(crate) fn of(&self, group: &str) -> impl Iterator<Item = &Estimate> {
+        self.all.iter().filter(move |estimate| estimate.group == group)
+    }
+}
+
+/// Cargo starts all benches of a run; the same process number a day later is another run.
+fn is_of_this_run(record: &Record) -> bool {
+    const LONGEST: u128 = 6 * 60 * 60 * 1000;
+    record.starter == starter() && millis(SystemTime::now()).saturating_sub(record.started) < LONGEST
+}
+
+/// The names of the directories below, those with numbers in the order of the numbers.
+fn directories(path: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(path) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter(|entry| entry.path().is_dir())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name != "report")
+        .collect();
+    names.sort_by_key(|name| (numbers(name), name.clone()));
+    names
+}
+
+fn numbers(name: &str) -> Vec<u64> {
+    name.split('_').filter_map(|part| part.parse().ok()).collect()
+}
+
+/// The estimate in this directory, unless it is older than `since`.
+fn read(path: &Path, group: &'static str, work: &str, who: &str, since: u128) -> Option<Estimate> {
+    let file = path.join("estimates.json");
+    if millis(fs::metadata(&file).ok()?.modified().ok()?) < since {
+        return None;
+    }
+    let estimates: Value = serde_json::from_slice(&fs::read(&file).ok()?).ok()?;
+    let benchmark: Value = serde_json::from_slice(&fs::read(path.join("benchmark.json")).ok()?).ok()?;
+    let median = &estimates["median"];
+    Some(Estimate {
+        group,
+        work: work.to_owned(),
+        who: who.to_owned(),
+        median: median["point_estimate"].as_f64()?,
+        low: median["confidence_interval"]["lower_bound"].as_f64()?,
+        high: median["confidence_interval"]["upper_bound"].as_f64()?,
+        messages: benchmark["throughput"]["Elements"].as_f64().unwrap_or(1.0),
+    })
+}

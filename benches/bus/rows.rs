@@ -1,7 +1,0 @@
-//! What is measured, group by group.
-
-pub(crate) mod appends;
-pub(crate) mod bells;
-pub(crate) mod fan_out;
-pub(crate) mod idle;
-pub(crate) mod outage;

@@ -1,0 +1,214 @@
+//! Candidate got what, and when the last one had it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use super::distribution::Distribution;
+use super::timed_event;
+
+/// Of how many histograms the deliveries are kept in, so that tasks that run at the same time seldom meet at one.
+const SHARDS: usize = 16;
+
+/// Of one process: every event, and how many of its subscribers still lack it.
+///
+/// Events go round the streams: event k is number k / streams + 1 of stream k % streams. All counters are relaxed: each is
+/// exact by itself, and they are read together only once `finished` has been signalled, which orders what came before.
+#[derive(Debug)]
+pub struct DeliveryTracker {
+    streams: usize,
+    warm_up: usize,
+    missing: Vec<AtomicU32>,
+    events_left: AtomicU64,
+    deliveries: AtomicU64,
+    lost: AtomicU64,
+    repeated: AtomicU64,
+    reordered: AtomicU64,
+    last_delivery: Mutex<Histogram<u64>>,
+    /// The times of all deliveries, if they are wanted: subscriber by subscriber in turn.
+    each_delivery: Vec<Mutex<Histogram<u64>>>,
+    trackers: AtomicUsize,
+    finished_at: AtomicU64,
+    finished: Notify,
+}
+
+/// What went wrong: all zero, if nothing did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct DeliveryErrors {
+    pub lost: u64,
+    pub repeated: u64,
+    pub reordered: u64,
+}
+
+/// Time from just before the publishing call until the last subscriber has the event.
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
+pub struct Latency {
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+impl Latency {
+    /// In milliseconds, from a histogram of microseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            p50: at(0.5),
+            p99: at(0.99),
+            max: histogram.max() as f64 / 1e3,
+        }
+    }
+}
+
+/// A histogram of microseconds up to a minute.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000, 3).expect("bounds that make sense")
+}
+
+impl DeliveryTracker {
+    /// For `events` events to `subscribers` subscribers, both spread evenly over the streams. The first `warm_up` events are
+    /// checked, but not timed. `times_each` says whether all deliveries are timed, or only the last one of each event.
+    pub fn new(streams: usize, subscribers: usize, events: usize, warm_up: usize, times_each: bool) -> Arc<Self> {
+        assert_eq!(
+            (subscribers % streams, events % streams),
+            (0, 0),
+            "the same number for each stream"
+        );
+        let each = u32::try_from(subscribers / streams).expect("a number of subscribers");
+        Arc::new(Self {
+            streams,
+            warm_up,
+            missing: (0..events).map(|_| AtomicU32::new(each)).collect(),
+            events_left: AtomicU64::new(events as u64),
+            deliveries: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            repeated: AtomicU64::new(0),
+            reordered: AtomicU64::new(0),
+            last_delivery: Mutex::new(histogram()),
+            each_delivery: (0..if times_each { SHARDS } else { 0 })
+                .map(|_| Mutex::new(histogram()))
+                .collect(),
+            trackers: AtomicUsize::new(0),
+            finished_at: AtomicU64::new(0),
+            finished: Notify::new(),
+        })
+    }
+
+    /// The account of one subscriber to a stream.
+    pub fn tracker(self: &Arc<Self>, stream: usize) -> SubscriberTracker {
+        SubscriberTracker {
+            delivery_tracker: Arc::clone(self),
+            stream,
+            shard: self.trackers.fetch_add(1, Ordering::Relaxed) % SHARDS,
+            next: 1,
+        }
+    }
+
+    /// Returns once every subscriber has every event.
+    pub async fn finished(&self) {
+        self.finished.notified().await;
+        // For whoever asks next.
+        self.finished.notify_one();
+    }
+
+    /// How many deliveries there have been.
+    pub fn deliveries(&self) -> u64 {
+        self.deliveries.load(Ordering::Relaxed)
+    }
+
+    /// When the last delivery was, in nanoseconds since 1970.
+    pub fn finished_at(&self) -> u64 {
+        self.finished_at.load(Ordering::Relaxed)
+    }
+
+    pub fn latency(&self) -> Latency {
+        Latency::of(&self.last_delivery.lock().expect("nobody panics with it"))
+    }
+
+    /// The times of each event's last delivery.
+    pub fn last_deliveries(&self) -> Distribution {
+        Distribution::of(&self.last_delivery.lock().expect("nobody panics with it"))
+    }
+
+    /// The times of all deliveries; of none, if they were not wanted.
+    pub fn each_delivery(&self) -> Distribution {
+        let mut all = histogram();
+        for shard in &self.each_delivery {
+            all += &*shard.lock().expect("nobody panics with it");
+        }
+        Distribution::of(&all)
+    }
+
+    /// What went wrong until now; what has not arrived counts as lost.
+    pub fn errors(&self) -> DeliveryErrors {
+        let missing: u64 = self
+            .missing
+            .iter()
+            .map(|missing| u64::from(missing.load(Ordering::Relaxed)))
+            .sum();
+        DeliveryErrors {
+            lost: missing.max(self.lost.load(Ordering::Relaxed)),
+            repeated: self.repeated.load(Ordering::Relaxed),
+            reordered: self.reordered.load(Ordering::Relaxed),
+        }
+    }
+
+    fn delivered(&self, stream: usize, shard: usize, number: u64, sent: u64) {
+        self.deliveries.fetch_add(1, Ordering::Relaxed);
+        let event = (number as usize - 1) * self.streams + stream;
+        let Some(missing) = self.missing.get(event) else { return };
+        let is_last = missing.fetch_sub(1, Ordering::Relaxed) == 1;
+        if !is_last && self.each_delivery.is_empty() {
+            return;
+        }
+        let now = timed_event::now();
+        if event >= self.warm_up {
+            let micros = (now.saturating_sub(sent) / 1_000).max(1);
+            let record = |histogram: &Mutex<Histogram<u64>>| {
+                let mut histogram = histogram.lock().expect("nobody panics with it");
+                histogram.saturating_record(micros);
+            };
+            if let Some(each) = self.each_delivery.get(shard) {
+                record(each);
+            }
+            if is_last {
+                record(&self.last_delivery);
+            }
+        }
+        if is_last && self.events_left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.finished_at.store(now, Ordering::Relaxed);
+            self.finished.notify_one();
+        }
+    }
+}
+
+/// What one subscriber has received.
+#[derive(Debug)]
+pub struct SubscriberTracker {
+    delivery_tracker: Arc<DeliveryTracker>,
+    stream: usize,
+    shard: usize,
+    next: u64,
+}
+
+impl SubscriberTracker {
+    /// Takes down that the subscriber has received this event.
+    pub fn take(&mut self, number: u64, sent: u64) {
+        let delivery_tracker = &self.delivery_tracker;
+        if number < self.next {
+            let wrong = if number + 1 == self.next {
+                &delivery_tracker.repeated
+            } else {
+                &delivery_tracker.reordered
+            };
+            wrong.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        delivery_tracker.lost.fetch_add(number - self.next, Ordering::Relaxed);
+        self.next = number + 1;
+        delivery_tracker.delivered(self.stream, self.shard, number, sent);
+    }
+}

@@ -1,0 +1,94 @@
+//! Publishes on a schedule that nothing delays, with the time at which each event was due, and says how late it was.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::bus::candidates::{Bus, Candidate, Failure};
+use crate::bus::delivery_tracker::histogram;
+use crate::bus::distribution::Distribution;
+use crate::bus::timed_event::{self, TimedEvent, stream_name};
+use crate::bus::worker;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    pub candidate: Candidate,
+    pub url: String,
+    /// Events go round the streams.
+    pub streams: usize,
+    pub events: usize,
+    /// How late the first events are is not told.
+    pub warm_up: usize,
+    /// Events per second.
+    pub rate: f64,
+    /// Each appends to streams of its own, one event after another, and has a connection.
+    pub writers: usize,
+}
+
+/// An event of the schedule, and when it is due, in nanoseconds since 1970.
+struct Due {
+    event: usize,
+    at: u64,
+}
+
+/// How long after their time appends have begun.
+pub async fn run(job: Job) -> Result<Distribution, Failure> {
+    // One for each writer, and one for the bells.
+    let bus: Arc<dyn Bus> = job
+        .candidate
+        .connect(&job.url, u32::try_from(job.writers)? + 1)
+        .await?
+        .into();
+    let (mut queues, mut writers) = (Vec::new(), Vec::new());
+    for _ in 0..job.writers {
+        let (queue, due) = unbounded_channel();
+        queues.push(queue);
+        writers.push(tokio::spawn(write(Arc::clone(&bus), job.streams, job.warm_up, due)));
+    }
+    worker::ready().await?;
+    // A thread: the timers of the runtime are good to a millisecond only.
+    let clock = tokio::task::spawn_blocking(move || keep_time(&job, &queues));
+    let mut late = histogram();
+    for writer in writers {
+        late += writer.await??;
+    }
+    clock.await?;
+    bus.flush().await?;
+    Ok(Distribution::of(&late))
+}
+
+/// Hands out the events as they become due; a late one delays none after it.
+fn keep_time(job: &Job, queues: &[UnboundedSender<Due>]) {
+    let (begun, begun_at) = (Instant::now(), timed_event::now());
+    for event in 0..job.events {
+        let offset = Duration::from_secs_f64(event as f64 / job.rate);
+        thread::sleep((begun + offset).saturating_duration_since(Instant::now()));
+        let at = begun_at + u64::try_from(offset.as_nanos()).expect("less than 500 years");
+        let queue = &queues[event % job.streams % queues.len()];
+        if queue.send(Due { event, at }).is_err() {
+            return; // the writer has failed, and says so
+        }
+    }
+}
+
+async fn write(
+    bus: Arc<dyn Bus>,
+    streams: usize,
+    warm_up: usize,
+    mut due: UnboundedReceiver<Due>,
+) -> Result<Histogram<u64>, Failure> {
+    let mut late = histogram();
+    while let Some(Due { event, at }) = due.recv().await {
+        if event >= warm_up {
+            late.saturating_record((timed_event::now().saturating_sub(at) / 1_000).max(1));
+        }
+        let number = (event / streams) as u64 + 1;
+        bus.publish(TimedEvent::sent_at(&stream_name(event % streams), number, at))
+            .await?;
+    }
+    Ok(late)
+}

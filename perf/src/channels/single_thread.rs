@@ -1,0 +1,60 @@
+//! Channels driven from one thread: what publishing and receiving cost when nobody waits.
+
+mod async_broadcast;
+mod disruptor;
+mod doorbell;
+mod drop_in;
+mod photon;
+mod tokio;
+
+pub use self::async_broadcast::AsyncBroadcast;
+pub use self::disruptor::{DisruptorMulti, DisruptorSingle};
+pub use self::doorbell::Doorbell;
+pub use self::drop_in::DropIn;
+pub use self::photon::{PhotonMulti, PhotonSingle};
+pub use self::tokio::Tokio;
+
+use super::payload::Payload;
+use super::settings::BATCH;
+
+/// A publisher and at least one subscriber, which receives what was published before; the other subscribers are idle.
+pub trait Channel<T: Payload> {
+    /// Publishes one value.
+    fn publish(&mut self, value: T);
+
+    /// Receives the next value by value.
+    fn receive(&mut self) -> T;
+
+    /// Reads the number of the next value by reference, where the channel can.
+    #[inline]
+    fn read(&mut self) -> u64 {
+        self.receive().number()
+    }
+
+    /// Publishes [`BATCH`] values with the numbers from `first`, as a batch where the channel can.
+    #[inline]
+    fn publish_batch(&mut self, first: u64) {
+        for number in first..first + BATCH {
+            self.publish(T::make(number));
+        }
+    }
+
+    /// Reads [`BATCH`] values as a batch and by reference, where the channel can; returns the sum of their numbers.
+    #[inline]
+    fn read_batch(&mut self) -> u64 {
+        (0..BATCH).fold(0, |sum, _| sum.wrapping_add(self.read()))
+    }
+}
+
+/// A channel that publishes without a subscriber that keeps up.
+pub trait Lossy {
+    /// How many messages one subscriber receives, or is told that it lost, until there is nothing left.
+    fn account(&mut self) -> u64;
+}
+
+/// Stops a bench that would measure a broken channel.
+#[cold]
+#[inline(never)]
+pub fn broken(what: impl std::fmt::Debug) -> ! {
+    panic!("a message that was published did not come: {what:?}")
+}

@@ -1,0 +1,11 @@
+//! What the long measurements of this crate and the benchmarks in `benches/` share.
+
+#![allow(missing_docs, reason = "an internal library")]
+
+#[cfg(feature = "benches")]
+pub mod bench;
+#[cfg(feature = "postgres")]
+pub mod bus;
+#[cfg(feature = "benches")]
+pub mod channels;
+pub mod table;
