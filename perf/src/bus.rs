@@ -2,7 +2,6 @@
 
 pub mod candidates;
 pub mod delivery_tracker;
-pub mod distribution;
 pub mod process;
 pub mod timed_event;
 pub mod worker;

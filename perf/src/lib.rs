@@ -6,6 +6,6 @@
 pub mod bench;
 #[cfg(feature = "postgres")]
 pub mod bus;
-#[cfg(feature = "benches")]
 pub mod channels;
+pub mod latencies;
 pub mod table;

@@ -4,8 +4,8 @@
 mod bus_latency;
 #[cfg(feature = "postgres")]
 mod bus_soak;
-mod files;
 mod latency;
+mod output;
 mod plot;
 mod rss;
 #[cfg(feature = "postgres")]

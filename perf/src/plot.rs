@@ -3,10 +3,9 @@
 use std::error::Error;
 use std::path::Path;
 
-use hdrhistogram::Histogram;
+use doorbell_perf::latencies::Latencies;
 use plotters::prelude::*;
 
-use crate::files;
 
 /// Charts beside one another.
 const COLUMNS: usize = 3;
@@ -26,16 +25,10 @@ const COLOURS: [RGBColor; 3] = [
 /// What is compared under one setting.
 pub(crate) struct Chart<'a> {
     pub(crate) title: String,
-    pub(crate) lines: Vec<(&'static str, &'a Histogram<u64>)>,
-    /// How many of the histograms' units a microsecond has.
-    pub(crate) microsecond: f64,
+    pub(crate) lines: Vec<(&'static str, &'a Latencies)>,
 }
 
-pub(crate) fn draw(path: &Path, charts: &[Chart<'_>]) -> Result<(), String> {
-    draw_all(path, charts).map_err(|error| files::cannot_write(path, &*error))
-}
-
-fn draw_all(path: &Path, charts: &[Chart<'_>]) -> Result<(), Box<dyn Error>> {
+pub(crate) fn draw(path: &Path, charts: &[Chart<'_>]) -> Result<(), Box<dyn Error>> {
     let columns = charts.len().clamp(1, COLUMNS);
     let rows = charts.len().div_ceil(columns).max(1);
     let size = (CHART.0 * columns as u32, CHART.1 * rows as u32);
@@ -52,15 +45,11 @@ fn draw_one(
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     chart: &Chart<'_>,
 ) -> Result<(), Box<dyn Error>> {
-    let &Chart {
-        ref title,
-        ref lines,
-        microsecond,
-    } = chart;
+    let Chart { title, lines } = chart;
     let highest = lines.iter().map(|(_, latency)| latency.max()).max();
     let lowest = lines.iter().map(|(_, latency)| latency.min()).min();
-    let lowest = (lowest.unwrap_or(1) as f64 / microsecond).max(LEAST);
-    let highest = (highest.unwrap_or(1) as f64 / microsecond).max(10.0 * lowest);
+    let lowest = (lowest.unwrap_or(1) as f64 / 1e3).max(LEAST);
+    let highest = (highest.unwrap_or(1) as f64 / 1e3).max(10.0 * lowest);
     let mut chart = ChartBuilder::on(area)
         .caption(title, ("sans-serif", 15))
         .margin(8)
@@ -77,7 +66,7 @@ fn draw_one(
         .draw()?;
     for (&(name, latency), colour) in lines.iter().zip(COLOURS) {
         chart
-            .draw_series(LineSeries::new(curve(latency, microsecond), colour.stroke_width(2)))?
+            .draw_series(LineSeries::new(curve(latency), colour.stroke_width(2)))?
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
@@ -91,12 +80,12 @@ fn draw_one(
 }
 
 /// Points (1 / share of slower messages, latency in µs), evenly spread on the logarithmic axis.
-fn curve(latency: &Histogram<u64>, microsecond: f64) -> impl Iterator<Item = (f64, f64)> {
+fn curve(latency: &Latencies) -> impl Iterator<Item = (f64, f64)> {
     const STEPS: u32 = 200;
     (0..=STEPS).map(move |step| {
         let slower = LAST.powf(f64::from(step) / f64::from(STEPS));
-        let value = latency.value_at_quantile(1.0 - 1.0 / slower);
-        (slower, (value as f64 / microsecond).max(LEAST))
+        let value = latency.quantile(1.0 - 1.0 / slower);
+        (slower, (value as f64 / 1e3).max(LEAST))
     })
 }
 

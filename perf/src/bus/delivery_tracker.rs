@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::distribution::Distribution;
 use super::timed_event;
+use crate::latencies::Latencies;
 
 /// Of how many histograms the deliveries are kept in, so that tasks that run at the same time seldom meet at one.
 const SHARDS: usize = 16;
@@ -27,9 +27,9 @@ pub struct DeliveryTracker {
     lost: AtomicU64,
     repeated: AtomicU64,
     reordered: AtomicU64,
-    last_delivery: Mutex<Histogram<u64>>,
+    last_delivery: Mutex<Latencies>,
     /// The times of all deliveries, if they are wanted: subscriber by subscriber in turn.
-    each_delivery: Vec<Mutex<Histogram<u64>>>,
+    each_delivery: Vec<Mutex<Latencies>>,
     trackers: AtomicUsize,
     finished_at: AtomicU64,
     finished: Notify,
@@ -41,31 +41,6 @@ pub struct DeliveryErrors {
     pub lost: u64,
     pub repeated: u64,
     pub reordered: u64,
-}
-
-/// Time from just before the publishing call until the last subscriber has the event.
-#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
-pub struct Latency {
-    pub p50: f64,
-    pub p99: f64,
-    pub max: f64,
-}
-
-impl Latency {
-    /// In milliseconds, from a histogram of microseconds.
-    pub fn of(histogram: &Histogram<u64>) -> Self {
-        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
-        Self {
-            p50: at(0.5),
-            p99: at(0.99),
-            max: histogram.max() as f64 / 1e3,
-        }
-    }
-}
-
-/// A histogram of microseconds up to a minute.
-pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 60_000_000, 3).expect("bounds that make sense")
 }
 
 impl DeliveryTracker {
@@ -87,9 +62,9 @@ impl DeliveryTracker {
             lost: AtomicU64::new(0),
             repeated: AtomicU64::new(0),
             reordered: AtomicU64::new(0),
-            last_delivery: Mutex::new(histogram()),
+            last_delivery: Mutex::default(),
             each_delivery: (0..if times_each { SHARDS } else { 0 })
-                .map(|_| Mutex::new(histogram()))
+                .map(|_| Mutex::default())
                 .collect(),
             trackers: AtomicUsize::new(0),
             finished_at: AtomicU64::new(0),
@@ -124,22 +99,18 @@ impl DeliveryTracker {
         self.finished_at.load(Ordering::Relaxed)
     }
 
-    pub fn latency(&self) -> Latency {
-        Latency::of(&self.last_delivery.lock().expect("nobody panics with it"))
-    }
-
     /// The times of each event's last delivery.
-    pub fn last_deliveries(&self) -> Distribution {
-        Distribution::of(&self.last_delivery.lock().expect("nobody panics with it"))
+    pub fn last_deliveries(&self) -> Latencies {
+        self.last_delivery.lock().expect("no holder panics").clone()
     }
 
-    /// The times of all deliveries; of none, if they were not wanted.
-    pub fn each_delivery(&self) -> Distribution {
-        let mut all = histogram();
+    /// The times of all deliveries; empty unless they were wanted.
+    pub fn each_delivery(&self) -> Latencies {
+        let mut all = Latencies::default();
         for shard in &self.each_delivery {
-            all += &*shard.lock().expect("nobody panics with it");
+            all += &*shard.lock().expect("no holder panics");
         }
-        Distribution::of(&all)
+        all
     }
 
     /// What went wrong until now; what has not arrived counts as lost.
@@ -166,11 +137,8 @@ impl DeliveryTracker {
         }
         let now = timed_event::now();
         if event >= self.warm_up {
-            let micros = (now.saturating_sub(sent) / 1_000).max(1);
-            let record = |histogram: &Mutex<Histogram<u64>>| {
-                let mut histogram = histogram.lock().expect("nobody panics with it");
-                histogram.saturating_record(micros);
-            };
+            let latency = Duration::from_nanos(now.saturating_sub(sent));
+            let record = |latencies: &Mutex<Latencies>| latencies.lock().expect("no holder panics").record(latency);
             if let Some(each) = self.each_delivery.get(shard) {
                 record(each);
             }

@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-use hdrhistogram::Histogram;
 
 use crate::server::Place;
 use crate::units::count;
 use doorbell_perf::bus::candidates::{Candidate, Failure};
-use doorbell_perf::bus::delivery_tracker::{self, DeliveryErrors};
-use doorbell_perf::bus::distribution::Distribution;
+use doorbell_perf::bus::delivery_tracker::DeliveryErrors;
+use doorbell_perf::latencies::Latencies;
 use doorbell_perf::bus::worker::publish::Load;
 use doorbell_perf::bus::worker::{Job, Worker, pace, subscribe};
 
@@ -63,14 +62,15 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What came of it. Times are in microseconds.
+/// The result of one or several rounds.
+#[derive(Default)]
 pub(crate) struct Measurement {
     /// From due until each subscriber had it.
-    pub(crate) each: Histogram<u64>,
+    pub(crate) each: Latencies,
     /// From due until the last subscriber had it.
-    pub(crate) last: Histogram<u64>,
+    pub(crate) last: Latencies,
     /// From due until the append began.
-    pub(crate) lateness: Histogram<u64>,
+    pub(crate) lateness: Latencies,
     pub(crate) events: usize,
     pub(crate) reads: u64,
     /// The most that the subscribing process had.
@@ -80,26 +80,11 @@ pub(crate) struct Measurement {
     pub(crate) cpu: f64,
 }
 
-impl Default for Measurement {
-    fn default() -> Self {
-        Self {
-            each: delivery_tracker::histogram(),
-            last: delivery_tracker::histogram(),
-            lateness: delivery_tracker::histogram(),
-            events: 0,
-            reads: 0,
-            connections: 0,
-            errors: DeliveryErrors::default(),
-            cpu: 0.0,
-        }
-    }
-}
-
 impl Measurement {
     pub(crate) fn add(&mut self, other: Self) {
-        self.each += other.each;
-        self.last += other.last;
-        self.lateness += other.lateness;
+        self.each += &other.each;
+        self.last += &other.last;
+        self.lateness += &other.lateness;
         self.events += other.events;
         self.reads += other.reads;
         self.connections = self.connections.max(other.connections);
@@ -112,14 +97,6 @@ impl Measurement {
     pub(crate) fn reads_per_event(&self) -> f64 {
         self.reads as f64 / self.events.max(1) as f64
     }
-}
-
-fn histogram(distribution: &Distribution) -> Histogram<u64> {
-    let mut histogram = delivery_tracker::histogram();
-    for &(micros, times) in &distribution.0 {
-        histogram.saturating_record_n(micros, times);
-    }
-    histogram
 }
 
 /// How many connections the candidate may have for other things than listening; none if the server has not enough for it.
@@ -174,12 +151,12 @@ pub(crate) fn round(place: &Place, setting: Setting, candidate: Candidate) -> Re
         writers: setting.writers(),
     }))?;
     subscriber.go()?;
-    let lateness: Distribution = publisher.run()?;
+    let lateness: Latencies = publisher.run()?;
     let outcome: subscribe::Outcome = subscriber.outcome()?;
     Ok(Measurement {
-        each: histogram(&outcome.each),
-        last: histogram(&outcome.last),
-        lateness: histogram(&lateness),
+        each: outcome.each,
+        last: outcome.last,
+        lateness,
         events: setting.events,
         reads: outcome.reads,
         connections: outcome.connections,

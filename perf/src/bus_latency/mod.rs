@@ -4,15 +4,13 @@
 mod measure;
 mod report;
 
-use std::path::PathBuf;
-
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use throwaway_postgres::Server;
 
 use self::measure::{Measurement, Setting};
-use crate::files;
-use crate::plot::{self, Chart};
+use crate::output::Output;
+use crate::plot::Chart;
 use crate::server::Place;
 use crate::units::{count, from_one_to, say};
 use doorbell_perf::bus::candidates::{Candidate, Failure};
@@ -59,13 +57,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "postgres://...")]
     url: Option<String>,
 
-    /// Write the table to this file too, as CSV
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-
-    /// Draw the distributions to this file, as SVG: until the last subscriber has an event
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 fn named(name: &str) -> Candidate {
@@ -90,13 +83,12 @@ impl Comparison {
                 .iter()
                 .map(|(candidate, measured)| (candidate.name(), &measured.last))
                 .collect(),
-            microsecond: 1.0,
         }
     }
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    files::can_be_written(options.csv.iter().chain(&options.svg))?;
+    options.output.check()?;
     let settings = settings(options)?;
     let place = Place::find(options.url.as_deref(), Server::builder().durable())?;
     let mut comparisons = Vec::new();
@@ -106,13 +98,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         say(&report::rows(&comparison));
         comparisons.push(comparison);
     }
-    if let Some(path) = &options.csv {
-        files::write(path, &report::csv(&comparisons))?;
-    }
-    if let Some(path) = &options.svg {
-        let charts: Vec<Chart<'_>> = comparisons.iter().map(Comparison::chart).collect();
-        plot::draw(path, &charts)?;
-    }
+    let charts: Vec<Chart<'_>> = comparisons.iter().map(Comparison::chart).collect();
+    options.output.write(&report::csv(&comparisons), &charts)?;
     report::verdict(&comparisons)
 }
 

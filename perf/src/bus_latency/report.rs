@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use hdrhistogram::Histogram;
 
 use super::Comparison;
 use super::measure::Measurement;
 use crate::units::count;
+use doorbell_perf::latencies::Latencies;
 use doorbell_perf::bus::candidates::{Candidate, Failure};
 use doorbell_perf::bus::delivery_tracker::DeliveryErrors;
 
@@ -26,8 +26,8 @@ pub(crate) fn rows(comparison: &Comparison) -> String {
     for (candidate, measured) in &comparison.all {
         for (until, latency) in [("each", &measured.each), ("the last", &measured.last)] {
             left(&mut text, comparison, candidate.name(), until);
-            for micros in points(latency) {
-                write!(text, "  {:>8.2}", micros as f64 / 1e3).expect(NEVER);
+            for nanoseconds in points(latency) {
+                write!(text, "  {:>8.2}", nanoseconds as f64 / 1e6).expect(NEVER);
             }
             if until == "each" {
                 text.push('\n');
@@ -47,7 +47,7 @@ pub(crate) fn rows(comparison: &Comparison) -> String {
             count(lost),
             count(repeated),
             count(reordered),
-            measured.lateness.value_at_quantile(0.99) as f64 / 1e3,
+            measured.lateness.quantile_millis(0.99),
         )
         .expect(NEVER);
     }
@@ -99,7 +99,7 @@ pub(crate) fn csv(comparisons: &[Comparison]) -> String {
         let setting = &comparison.setting;
         for (candidate, measured) in &comparison.all {
             for (until, latency) in [("each", &measured.each), ("last", &measured.last)] {
-                let [p50, p90, p99, p999, max] = points(latency);
+                let [p50, p90, p99, p999, max] = points(latency).map(|nanoseconds| nanoseconds / 1_000);
                 writeln!(
                     text,
                     "{},{},{},{},{until},{},{p50},{p90},{p99},{p999},{max},{:.3},{},{:.2},{},{},{},{}",
@@ -107,14 +107,14 @@ pub(crate) fn csv(comparisons: &[Comparison]) -> String {
                     setting.subscribers,
                     setting.streams,
                     setting.rate,
-                    latency.len(),
+                    latency.count(),
                     measured.reads_per_event(),
                     measured.connections,
                     measured.cpu,
                     measured.errors.lost,
                     measured.errors.repeated,
                     measured.errors.reordered,
-                    measured.lateness.value_at_quantile(0.99),
+                    measured.lateness.quantile(0.99) / 1_000,
                 )
                 .expect(NEVER);
             }
@@ -140,7 +140,7 @@ pub(crate) fn verdict(comparisons: &[Comparison]) -> Result<(), Failure> {
     }
 }
 
-fn points(latency: &Histogram<u64>) -> [u64; 5] {
-    let [p50, p90, p99, p999] = QUANTILES.map(|quantile| latency.value_at_quantile(quantile));
+fn points(latency: &Latencies) -> [u64; 5] {
+    let [p50, p90, p99, p999] = QUANTILES.map(|quantile| latency.quantile(quantile));
     [p50, p90, p99, p999, latency.max()]
 }

@@ -1,16 +1,22 @@
 //! Channels driven from one thread: what publishing and receiving cost when nobody waits.
 
+#[cfg(feature = "benches")]
 mod async_broadcast;
+#[cfg(feature = "benches")]
 mod disruptor;
 mod doorbell;
 mod drop_in;
+#[cfg(feature = "benches")]
 mod photon;
 mod tokio;
 
+#[cfg(feature = "benches")]
 pub use self::async_broadcast::AsyncBroadcast;
+#[cfg(feature = "benches")]
 pub use self::disruptor::{DisruptorMulti, DisruptorSingle};
 pub use self::doorbell::Doorbell;
 pub use self::drop_in::DropIn;
+#[cfg(feature = "benches")]
 pub use self::photon::{PhotonMulti, PhotonSingle};
 pub use self::tokio::Tokio;
 

@@ -1,10 +1,12 @@
 //! Channels received from tokio tasks: each subscriber is a task, two workers run them all.
 
+#[cfg(feature = "benches")]
 mod async_broadcast;
 mod doorbell;
 mod drop_in;
 mod tokio;
 
+#[cfg(feature = "benches")]
 pub use self::async_broadcast::AsyncBroadcast;
 pub use self::doorbell::{Doorbell, DoorbellBatch};
 pub use self::drop_in::DropIn;

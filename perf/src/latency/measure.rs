@@ -4,8 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use hdrhistogram::Histogram;
 use tokio::runtime::Runtime;
+
+use doorbell_perf::latencies::Latencies;
 
 use super::channel::{Channel, Received};
 
@@ -34,30 +35,19 @@ pub(crate) struct Setting {
 }
 
 /// What came of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Measurement {
     /// Nanoseconds from due to received.
-    pub(crate) latency: Histogram<u64>,
+    pub(crate) latency: Latencies,
     /// Nanoseconds from due to published: what the harness itself adds to every latency.
-    pub(crate) lateness: Histogram<u64>,
+    pub(crate) lateness: Latencies,
     pub(crate) lost: u64,
-}
-
-impl Default for Measurement {
-    fn default() -> Self {
-        let histogram = Histogram::new(3).expect("3 significant digits are supported");
-        Self {
-            latency: histogram.clone(),
-            lateness: histogram,
-            lost: 0,
-        }
-    }
 }
 
 impl Measurement {
     pub(crate) fn add(&mut self, other: Self) {
-        self.latency += other.latency;
-        self.lateness += other.lateness;
+        self.latency += &other.latency;
+        self.lateness += &other.lateness;
         self.lost += other.lost;
     }
 }
@@ -76,7 +66,7 @@ pub(crate) fn round<C: Channel>(setting: Setting) -> Measurement {
     sum
 }
 
-fn publish<C: Channel>(publisher: &C::Publisher, setting: Setting, epoch: Instant, lateness: &mut Histogram<u64>) {
+fn publish<C: Channel>(publisher: &C::Publisher, setting: Setting, epoch: Instant, lateness: &mut Latencies) {
     let messages = setting.length.as_nanos() * u128::from(setting.rate) / 1_000_000_000;
     let warm_up = messages / 10;
     let start = Instant::now();
@@ -84,7 +74,7 @@ fn publish<C: Channel>(publisher: &C::Publisher, setting: Setting, epoch: Instan
         // Computed from the start, so that nothing adds up: a late message makes none of the later ones late.
         let due = start + Duration::from_nanos((message * 1_000_000_000 / u128::from(setting.rate)) as u64);
         wait_until(due);
-        record(lateness, due.elapsed());
+        lateness.record(due.elapsed());
         let counted = if message < warm_up { WARM_UP } else { COUNTED };
         C::publish(publisher, [(due - epoch).as_nanos() as u64, counted, 0, 0]);
     }
@@ -157,20 +147,14 @@ async fn follow<C: Channel>(mut subscriber: C::Subscriber, epoch: Instant) -> Me
 fn note(received: Received, epoch: Instant, part: &mut Measurement) -> bool {
     match received {
         Received::Message([due, COUNTED, ..]) => {
-            record(
-                &mut part.latency,
-                epoch.elapsed().saturating_sub(Duration::from_nanos(due)),
-            );
+            let latency = epoch.elapsed().saturating_sub(Duration::from_nanos(due));
+            part.latency.record(latency);
         }
         Received::Message(_) => {}
         Received::Lost(messages) => part.lost += messages,
         Received::Closed => return false,
     }
     true
-}
-
-fn record(histogram: &mut Histogram<u64>, time: Duration) {
-    *histogram += (time.as_nanos() as u64).max(1);
 }
 
 #[cfg(test)]
@@ -190,8 +174,8 @@ mod tests {
                 length,
             };
             for measurement in [round::<Doorbell>(setting), round::<Tokio>(setting)] {
-                assert_eq!(measurement.lateness.len(), 200);
-                assert_eq!((measurement.latency.len(), measurement.lost), (3 * 180, 0));
+                assert_eq!(measurement.lateness.count(), 200);
+                assert_eq!((measurement.latency.count(), measurement.lost), (3 * 180, 0));
             }
         }
     }

@@ -4,15 +4,14 @@ mod channel;
 mod measure;
 mod report;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use self::channel::{Doorbell, Tokio};
 use self::measure::{Measurement, Receivers, Setting};
-use crate::files;
-use crate::plot::{self, Chart};
+use crate::output::Output;
+use crate::plot::Chart;
 use crate::units::{count, from_one_to, say};
 
 /// Measure publish-to-receive latency at fixed rates, doorbell beside tokio's broadcast channel
@@ -48,13 +47,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = from_one_to(1_000_000))]
     rounds: usize,
 
-    /// Write the table to this file too, as CSV
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-
-    /// Draw the distributions to this file, as SVG
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Both channels under one setting.
@@ -75,7 +69,6 @@ impl Comparison {
         Chart {
             title: format!("{}, {}/s", report::subscribers(setting), count(setting.rate)),
             lines: self.named().map(|(name, measured)| (name, &measured.latency)).into(),
-            microsecond: 1e3,
         }
     }
 }
@@ -85,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if length.is_zero() {
         return Err("--seconds: must be more than 0".into());
     }
-    files::can_be_written(options.csv.iter().chain(&options.svg))?;
+    options.output.check()?;
     let mut comparisons = Vec::new();
     say(report::HEAD);
     for &receivers in &options.receivers {
@@ -104,13 +97,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             }
         }
     }
-    if let Some(path) = &options.csv {
-        files::write(path, &report::csv(&comparisons))?;
-    }
-    if let Some(path) = &options.svg {
-        let charts: Vec<Chart<'_>> = comparisons.iter().map(Comparison::chart).collect();
-        plot::draw(path, &charts)?;
-    }
+    let charts: Vec<Chart<'_>> = comparisons.iter().map(Comparison::chart).collect();
+    options.output.write(&report::csv(&comparisons), &charts)?;
     Ok(())
 }
 

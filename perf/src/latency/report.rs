@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use hdrhistogram::Histogram;
 
 use super::Comparison;
 use super::measure::{Receivers, Setting};
+use doorbell_perf::latencies::Latencies;
+
 use crate::units::{count, microseconds};
 
 /// The columns; latencies in microseconds.
@@ -30,7 +31,7 @@ pub(crate) fn rows(comparison: &Comparison) -> String {
         for latency in points(&measurement.latency) {
             write!(text, "  {:>9}", microseconds(latency)).expect(NEVER);
         }
-        let late = measurement.lateness.value_at_quantile(0.99);
+        let late = measurement.lateness.quantile(0.99);
         writeln!(text, "  {:>10}  {:>21}", count(measurement.lost), microseconds(late)).expect(NEVER);
     }
     write!(text, "{:27}{:<10}", "", "ratio").expect(NEVER);
@@ -59,9 +60,9 @@ pub(crate) fn csv(comparisons: &[Comparison]) -> String {
                 setting.subscribers,
                 setting.rate,
                 setting.capacity,
-                measurement.latency.len(),
+                measurement.latency.count(),
                 measurement.lost,
-                measurement.lateness.value_at_quantile(0.99),
+                measurement.lateness.quantile(0.99),
             )
             .expect(NEVER);
         }
@@ -85,8 +86,8 @@ fn receivers(receivers: Receivers) -> &'static str {
     }
 }
 
-fn points(latency: &Histogram<u64>) -> [u64; 4] {
-    let [p50, p99, p999] = QUANTILES.map(|quantile| latency.value_at_quantile(quantile));
+fn points(latency: &Latencies) -> [u64; 4] {
+    let [p50, p99, p999] = QUANTILES.map(|quantile| latency.quantile(quantile));
     [p50, p99, p999, latency.max()]
 }
 

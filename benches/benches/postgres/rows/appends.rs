@@ -70,8 +70,8 @@ pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -
             work.candidate.name().to_owned(),
             format!("{rate:.0}"),
             format!("{:.2}", rate / first),
-            format!("{:.1}", of(outcomes, |outcome| outcome.latency.p50)),
-            format!("{:.1}", of(outcomes, |outcome| outcome.latency.p99)),
+            format!("{:.1}", of(outcomes, |outcome| outcome.latency.quantile_millis(0.5))),
+            format!("{:.1}", of(outcomes, |outcome| outcome.latency.quantile_millis(0.99))),
         ]);
         if let Some(target) = work.target {
             let streams = if work.streams == 1 {

@@ -146,11 +146,11 @@ const fn target(
 }
 
 fn p50(measured: &Measured) -> f64 {
-    measured.outcome.latency.p50
+    measured.outcome.last.quantile_millis(0.5)
 }
 
 fn p99(measured: &Measured) -> f64 {
-    measured.outcome.latency.p99
+    measured.outcome.last.quantile_millis(0.99)
 }
 
 fn cpu(measured: &Measured) -> f64 {
@@ -284,9 +284,9 @@ fn figures(all: &HashMap<Key, Vec<Measured>>, report: &mut Report) {
                     scene.name.to_owned(),
                     from.name().to_owned(),
                     candidate.name().to_owned(),
-                    format!("{:.2}", of(&|round| round.outcome.latency.p50)),
-                    format!("{:.2}", of(&|round| round.outcome.latency.p99)),
-                    format!("{:.1}", of(&|round| round.outcome.latency.max)),
+                    format!("{:.2}", of(&|round| round.outcome.last.quantile_millis(0.5))),
+                    format!("{:.2}", of(&|round| round.outcome.last.quantile_millis(0.99))),
+                    format!("{:.1}", of(&|round| round.outcome.last.quantile_millis(1.0))),
                     format!("{:.0}", of(&|round| round.outcome.connections as f64)),
                     per_event(of(&|round| round.outcome.reads as f64)),
                     per_event(of(&|round| round.transactions as f64)),

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::bus::candidates::{Candidate, Failure};
-use crate::bus::delivery_tracker::{Latency, histogram};
 use crate::bus::timed_event::{TimedEvent, stream_name};
 use crate::bus::worker;
+use crate::latencies::Latencies;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
@@ -25,12 +25,12 @@ pub struct Job {
     pub seconds: f64,
 }
 
-#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Events per second.
     pub rate: f64,
     /// Of one append.
-    pub latency: Latency,
+    pub latency: Latencies,
 }
 
 pub async fn run(job: Job) -> Result<Outcome, Failure> {
@@ -51,7 +51,7 @@ pub async fn run(job: Job) -> Result<Outcome, Failure> {
         );
         let stream = stream_name(writer % job.streams);
         writers.push(tokio::spawn(async move {
-            let mut times = histogram();
+            let mut times = Latencies::default();
             while !ends.load(Ordering::Relaxed) {
                 let begun = Instant::now();
                 // Without a number: the store gives it.
@@ -63,7 +63,7 @@ pub async fn run(job: Job) -> Result<Outcome, Failure> {
                 }
                 if counts.load(Ordering::Relaxed) && !ends.load(Ordering::Relaxed) {
                     done.fetch_add(job.batch as u64, Ordering::Relaxed);
-                    times.saturating_record(u64::try_from(begun.elapsed().as_micros())?.max(1));
+                    times.record(begun.elapsed());
                 }
             }
             Ok::<_, Failure>(times)
@@ -75,12 +75,12 @@ pub async fn run(job: Job) -> Result<Outcome, Failure> {
     tokio::time::sleep(Duration::from_secs_f64(job.seconds)).await;
     let (elapsed, events) = (begun.elapsed(), done.load(Ordering::Relaxed));
     ends.store(true, Ordering::Relaxed);
-    let mut times = histogram();
+    let mut times = Latencies::default();
     for writer in writers {
-        times.add(writer.await??)?;
+        times += &writer.await??;
     }
     Ok(Outcome {
         rate: events as f64 / elapsed.as_secs_f64(),
-        latency: Latency::of(&times),
+        latency: times,
     })
 }

@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::bus::candidates::{Bus, Candidate, Failure};
-use crate::bus::delivery_tracker::histogram;
-use crate::bus::distribution::Distribution;
 use crate::bus::timed_event::{self, TimedEvent, stream_name};
 use crate::bus::worker;
+use crate::latencies::Latencies;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
@@ -36,7 +34,7 @@ struct Due {
 }
 
 /// How long after their time appends have begun.
-pub async fn run(job: Job) -> Result<Distribution, Failure> {
+pub async fn run(job: Job) -> Result<Latencies, Failure> {
     // One for each writer, and one for the bells.
     let bus: Arc<dyn Bus> = job
         .candidate
@@ -52,13 +50,13 @@ pub async fn run(job: Job) -> Result<Distribution, Failure> {
     worker::ready().await?;
     // A thread: the timers of the runtime are good to a millisecond only.
     let clock = tokio::task::spawn_blocking(move || keep_time(&job, &queues));
-    let mut late = histogram();
+    let mut late = Latencies::default();
     for writer in writers {
-        late += writer.await??;
+        late += &writer.await??;
     }
     clock.await?;
     bus.flush().await?;
-    Ok(Distribution::of(&late))
+    Ok(late)
 }
 
 /// Hands out the events as they become due; a late one delays none after it.
@@ -80,11 +78,11 @@ async fn write(
     streams: usize,
     warm_up: usize,
     mut due: UnboundedReceiver<Due>,
-) -> Result<Histogram<u64>, Failure> {
-    let mut late = histogram();
+) -> Result<Latencies, Failure> {
+    let mut late = Latencies::default();
     while let Some(Due { event, at }) = due.recv().await {
         if event >= warm_up {
-            late.saturating_record((timed_event::now().saturating_sub(at) / 1_000).max(1));
+            late.record(Duration::from_nanos(timed_event::now().saturating_sub(at)));
         }
         let number = (event / streams) as u64 + 1;
         bus.publish(TimedEvent::sent_at(&stream_name(event % streams), number, at))

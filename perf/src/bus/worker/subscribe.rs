@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::bus::candidates::{Candidate, Failure};
-use crate::bus::delivery_tracker::{DeliveryErrors, DeliveryTracker, Latency};
-use crate::bus::distribution::Distribution;
+use crate::bus::delivery_tracker::{DeliveryErrors, DeliveryTracker};
 use crate::bus::timed_event::stream_name;
 use crate::bus::worker::publish::{self, Load};
 use crate::bus::{process, worker};
+use crate::latencies::Latencies;
 
 /// Without a delivery for so long, what has not arrived is lost.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -27,13 +27,12 @@ pub struct Job {
     pub warm_up: usize,
     /// Whether this process publishes, too, by the same bus.
     pub publishes: bool,
-    /// Whether every delivery is timed, and all times are told.
+    /// Whether every delivery is timed, or only the last one of each event.
     pub times_each: bool,
 }
 
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    pub latency: Latency,
     pub errors: DeliveryErrors,
     /// Seconds.
     pub cpu: f64,
@@ -43,9 +42,9 @@ pub struct Outcome {
     pub reads: u64,
     /// When the last event was delivered, in nanoseconds since 1970.
     pub finished_at: u64,
-    /// From when an event was sent until each subscriber had it, and until the last one had it; if that was asked for.
-    pub each: Distribution,
-    pub last: Distribution,
+    /// From sending an event until each subscriber had it, if that is timed, and until the last one had it.
+    pub each: Latencies,
+    pub last: Latencies,
 }
 
 pub async fn run(job: Job) -> Result<Outcome, Failure> {
@@ -75,7 +74,6 @@ pub async fn run(job: Job) -> Result<Outcome, Failure> {
         before = delivery_tracker.deliveries();
     }
     Ok(Outcome {
-        latency: delivery_tracker.latency(),
         errors: delivery_tracker.errors(),
         cpu: (process::cpu() - cpu).as_secs_f64(),
         resident: process::resident(),
@@ -83,10 +81,6 @@ pub async fn run(job: Job) -> Result<Outcome, Failure> {
         reads: bus.reads() - reads,
         finished_at: delivery_tracker.finished_at(),
         each: delivery_tracker.each_delivery(),
-        last: if job.times_each {
-            delivery_tracker.last_deliveries()
-        } else {
-            Distribution::default()
-        },
+        last: delivery_tracker.last_deliveries(),
     })
 }
