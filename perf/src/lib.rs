@@ -7,5 +7,11 @@ pub mod bench;
 #[cfg(feature = "postgres")]
 pub mod bus;
 pub mod channels;
+#[cfg(feature = "postgres")]
+pub mod chaos;
+#[cfg(feature = "postgres")]
+pub mod child;
 pub mod latencies;
+#[cfg(feature = "postgres")]
+pub mod random;
 pub mod table;

@@ -13,18 +13,6 @@ mod server;
 mod soak;
 mod units;
 
-#[cfg(feature = "postgres")]
-#[path = "../../tests/bus_processes/chaos/mod.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
-mod chaos;
-#[cfg(feature = "postgres")]
-#[path = "../../tests/bus_processes/child.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
-mod child;
-#[cfg(feature = "postgres")]
-#[path = "../../tests/bus_processes/random.rs"]
-mod random;
-
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -73,5 +61,5 @@ fn main() -> ExitCode {
 fn is_part_of_a_measurement() -> bool {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    doorbell_perf::bus::worker::run_if_asked() || chaos::run_child(&words)
+    doorbell_perf::bus::worker::run_if_asked() || doorbell_perf::chaos::run_child(&words)
 }

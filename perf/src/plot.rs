@@ -6,7 +6,6 @@ use std::path::Path;
 use doorbell_perf::latencies::Latencies;
 use plotters::prelude::*;
 
-
 /// Charts beside one another.
 const COLUMNS: usize = 3;
 const CHART: (u32, u32) = (420, 300);

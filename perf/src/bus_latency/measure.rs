@@ -2,14 +2,13 @@
 
 use std::fmt;
 
-
 use crate::server::Place;
 use crate::units::count;
 use doorbell_perf::bus::candidates::{Candidate, Failure};
 use doorbell_perf::bus::delivery_tracker::DeliveryErrors;
-use doorbell_perf::latencies::Latencies;
 use doorbell_perf::bus::worker::publish::Load;
 use doorbell_perf::bus::worker::{Job, Worker, pace, subscribe};
+use doorbell_perf::latencies::Latencies;
 
 /// Connections that the subscribing process has for other things than listening; the naive design gets all there are.
 const CONNECTIONS: usize = 4;

@@ -2,13 +2,12 @@
 
 use std::fmt::Write;
 
-
 use super::Comparison;
 use super::measure::Measurement;
 use crate::units::count;
-use doorbell_perf::latencies::Latencies;
 use doorbell_perf::bus::candidates::{Candidate, Failure};
 use doorbell_perf::bus::delivery_tracker::DeliveryErrors;
+use doorbell_perf::latencies::Latencies;
 
 /// The columns.
 pub(crate) const HEAD: &str = "\

@@ -11,11 +11,11 @@ use clap::Args;
 use throwaway_postgres::Server;
 
 use self::watch::Watch;
-use crate::chaos::{self, Plan};
-use crate::random;
 use crate::server::Place;
 use crate::units::{from_one_to, say};
 use doorbell_perf::bus::candidates::Failure;
+use doorbell_perf::chaos::{self, Plan};
+use doorbell_perf::random;
 
 /// Publish and subscribe over Postgres in every way at once, and check every account, memory and connections
 ///

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::chaos::{Glance, Plan};
-use crate::child::Child;
 use crate::rss::Resident;
 use crate::units::{count, say};
 use doorbell_perf::bus::candidates::Failure;
 use doorbell_perf::bus::process;
+use doorbell_perf::chaos::{Glance, Plan};
+use doorbell_perf::child::Child;
 
 /// The resident size of a process may grow by this much after the warm-up; more is a leak.
 const GROWTH: u64 = 16 << 20;

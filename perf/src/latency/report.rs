@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-
 use super::Comparison;
 use super::measure::{Receivers, Setting};
 use doorbell_perf::latencies::Latencies;

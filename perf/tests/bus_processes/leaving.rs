@@ -7,7 +7,7 @@ use doorbell::bus::{DistributedBus, EventBus as _};
 use doorbell::store::PostgresStore;
 use throwaway_postgres::Server;
 
-use crate::child::{Child, LIMIT, end, runtime, say};
+use doorbell_perf::child::{Child, LIMIT, end, runtime, say};
 
 /// How many subscriptions the process has.
 const SUBSCRIPTIONS: usize = 200;

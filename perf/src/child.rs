@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Far above what anything here takes: only a test that fails waits for so long.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// A process that ends when its standard input does, and is killed with its handle.
-pub(crate) struct Child {
+pub struct Child {
     role: String,
     process: Process,
     input: Option<ChildStdin>,
@@ -17,7 +17,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    pub(crate) fn start(role: &str, arguments: &[&str]) -> Self {
+    pub fn start(role: &str, arguments: &[&str]) -> Self {
         let program = std::env::current_exe().expect("this program");
         let mut process = Command::new(program)
             .args(["child", role])
@@ -45,44 +45,44 @@ impl Child {
     }
 
     /// The next line that it says.
-    pub(crate) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         self.line_within(LIMIT).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The same with another limit; or why there is none.
-    pub(crate) fn line_within(&self, limit: Duration) -> Result<String, String> {
+    pub fn line_within(&self, limit: Duration) -> Result<String, String> {
         let line = self.lines.recv_timeout(limit);
         line.map_err(|error| format!("{} says nothing: {error}", self.role))
     }
 
     /// Ends its standard input, which tells it to come to an end.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         self.input = None;
     }
 
     /// Kills it as nothing can be caught.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.process.kill().expect("it is ours");
         self.process.wait().expect("it is ours");
     }
 
     /// Whether it still runs.
-    pub(crate) fn runs(&mut self) -> bool {
+    pub fn runs(&mut self) -> bool {
         self.status().is_none()
     }
 
     /// How it has ended, if it has.
-    pub(crate) fn status(&mut self) -> Option<ExitStatus> {
+    pub fn status(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().expect("it is ours")
     }
 
     /// Its number.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.process.id()
     }
 
     /// How much it has computed.
-    pub(crate) fn cpu(&self) -> Duration {
+    pub fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("it runs");
         // The name before it is in parentheses and may contain any character. Linux counts hundredths of a second.
         let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
@@ -94,7 +94,7 @@ impl Child {
     }
 
     /// Waits for its end.
-    pub(crate) fn ended(&mut self) -> ExitStatus {
+    pub fn ended(&mut self) -> ExitStatus {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.process.try_wait().expect("it is ours") {
@@ -114,24 +114,24 @@ impl Drop for Child {
 }
 
 /// In the child: says something to the parent. One that has gone away is not an error.
-pub(crate) fn say(line: &str) {
+pub fn say(line: &str) {
     use std::io::Write as _;
     let mut output = std::io::stdout().lock();
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }
 
 /// In the child: returns when the parent says that it is time to end, or is gone.
-pub(crate) fn wait_for_the_end() {
+pub fn wait_for_the_end() {
     let _ = std::io::stdin().lock().read_line(&mut String::new());
 }
 
 /// The same in async code.
-pub(crate) async fn end() {
+pub async fn end() {
     let _ = tokio::task::spawn_blocking(wait_for_the_end).await;
 }
 
 /// A runtime as a service has one.
-pub(crate) fn runtime() -> tokio::runtime::Runtime {
+pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -7,7 +7,7 @@ use doorbell::bus::{BusEvent, DistributedBus, EventBus as _, FleetEvent};
 use doorbell::store::PostgresStore;
 use throwaway_postgres::Server;
 
-use crate::child::{Child, LIMIT, end, runtime, say};
+use doorbell_perf::child::{Child, LIMIT, end, runtime, say};
 
 /// How late an event may be that nobody rings for.
 const SWEEP: Duration = Duration::from_millis(500);

@@ -7,7 +7,7 @@ use doorbell::bus::{BusEvent, DistributedBus, EventBus as _};
 use doorbell::store::PostgresStore;
 use throwaway_postgres::Server;
 
-use crate::child::{Child, LIMIT, end, runtime, say};
+use doorbell_perf::child::{Child, LIMIT, end, runtime, say};
 
 const SUBSCRIPTIONS: usize = 10_000;
 const STREAMS: usize = 1_000;

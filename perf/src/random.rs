@@ -4,20 +4,20 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 /// A seed that nobody has chosen.
-pub(crate) fn seed() -> u64 {
+pub fn seed() -> u64 {
     RandomState::new().hash_one(0) % 1_000_000
 }
 
 /// SplitMix64.
 #[derive(Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -26,21 +26,21 @@ impl Random {
     }
 
     /// Others, which go their own way from here.
-    pub(crate) fn fork(&mut self) -> Self {
+    pub fn fork(&mut self) -> Self {
         Self(self.next())
     }
 
     /// Less than `bound`.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
     /// In `percent` of all cases.
-    pub(crate) fn percent(&mut self, percent: u64) -> bool {
+    pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
+    pub fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.below(to - from))
     }
 }

@@ -1,16 +1,13 @@
 //! The clustered bus in several processes, which are this program in other roles. It has a `main` of its own, to be able to take them.
 //!
 //! ```sh
-//! cargo test --all-features --test bus_processes               # all tests, the chaos for a minute
-//! cargo test --all-features --test bus_processes p04           # those whose names contain a word
-//! cargo test --all-features --test bus_processes -- chaos 600 7    # ten minutes of chaos, with seed 7
+//! cargo test -p doorbell-perf --all-features --test bus_processes               # all tests, the chaos for a minute
+//! cargo test -p doorbell-perf --all-features --test bus_processes p04           # those whose names contain a word
+//! cargo test -p doorbell-perf --all-features --test bus_processes -- chaos 600 7    # ten minutes of chaos, with seed 7
 //! ```
 
-mod chaos;
-mod child;
 mod idling;
 mod leaving;
-mod random;
 mod ringing;
 
 use std::panic::catch_unwind;
@@ -19,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use throwaway_postgres::Server;
 
-use chaos::Plan;
-use child::Child;
+use doorbell_perf::chaos::{self, Plan};
+use doorbell_perf::child::Child;
+use doorbell_perf::random;
 
 /// The chaos of a run of all tests.
 const CHAOS: Duration = Duration::from_secs(60);

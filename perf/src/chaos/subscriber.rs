@@ -19,10 +19,10 @@ use crate::random::Random;
 
 /// What a subscriber process has had.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(super) struct Report {
     /// Of each subscription that keeps one.
-    pub(crate) accounts: Vec<(String, Account)>,
-    pub(crate) summary: String,
+    pub accounts: Vec<(String, Account)>,
+    pub summary: String,
 }
 
 type Tasks = JoinSet<Option<(String, Account)>>;

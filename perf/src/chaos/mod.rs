@@ -4,7 +4,7 @@
 //! This process audits and disturbs; publishers and subscribers are its children. Nobody keeps what it gets, so that
 //! a run can last for hours: see [`account`].
 
-pub(crate) mod account;
+pub mod account;
 mod audit;
 mod faults;
 mod publisher;
@@ -29,7 +29,7 @@ use crate::child::{Child, LIMIT, runtime};
 use crate::random::Random;
 
 /// What a run fails with.
-pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// All publishers write to all of them.
 const STREAMS: u64 = 12;
@@ -48,22 +48,22 @@ fn stream(n: u64) -> String {
 
 /// A run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    pub(crate) duration: Duration,
-    pub(crate) seed: u64,
-    pub(crate) publishers: usize,
-    pub(crate) subscribers: usize,
+pub struct Plan {
+    pub duration: Duration,
+    pub seed: u64,
+    pub publishers: usize,
+    pub subscribers: usize,
     /// The longest pause of a publisher between two appends.
-    pub(crate) pause: Duration,
+    pub pause: Duration,
     /// How many events of each stream retention leaves.
-    pub(crate) keep: u64,
+    pub keep: u64,
     /// The longest time between two faults.
-    pub(crate) between_faults: Duration,
+    pub between_faults: Duration,
 }
 
 impl Plan {
     /// As dense as a machine of two cores can bear.
-    pub(crate) fn dense(duration: Duration, seed: u64) -> Self {
+    pub fn dense(duration: Duration, seed: u64) -> Self {
         Self {
             duration,
             seed,
@@ -77,25 +77,25 @@ impl Plan {
 }
 
 /// How a run is going.
-pub(crate) struct Glance<'a> {
-    pub(crate) elapsed: Duration,
+pub struct Glance<'a> {
+    pub elapsed: Duration,
     /// Events that the audit has found in the store so far.
-    pub(crate) committed: u64,
-    pub(crate) faults: u64,
-    pub(crate) publishers: &'a [Child],
-    pub(crate) subscribers: &'a [Child],
+    pub committed: u64,
+    pub faults: u64,
+    pub publishers: &'a [Child],
+    pub subscribers: &'a [Child],
 }
 
 /// How a run went that found nothing wrong.
 #[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) committed: u64,
+pub struct Outcome {
+    pub committed: u64,
     /// Deliveries that the audit agrees with.
-    pub(crate) compared: u64,
-    pub(crate) trimmed: u64,
-    pub(crate) faults: String,
+    pub compared: u64,
+    pub trimmed: u64,
+    pub faults: String,
     /// A line of each subscriber.
-    pub(crate) subscribers: Vec<String>,
+    pub subscribers: Vec<String>,
 }
 
 impl fmt::Display for Outcome {
@@ -114,7 +114,7 @@ impl fmt::Display for Outcome {
 }
 
 /// Runs on a database that nobody else uses; on a server of ours, if it is to be disturbed. `look` is called every now and then.
-pub(crate) fn run(
+pub fn run(
     plan: &Plan,
     url: &str,
     disturbed: Option<&Server>,
@@ -197,7 +197,7 @@ pub(crate) fn run(
 }
 
 /// Does what a child is to do, if this process is one.
-pub(crate) fn run_child(arguments: &[&str]) -> bool {
+pub fn run_child(arguments: &[&str]) -> bool {
     let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text:?} is not a number"));
     match arguments[..] {
         ["child", "publisher", url, seed, pause, ends] => {

@@ -11,31 +11,31 @@ const BLOCK: u64 = 5_000;
 
 /// A part of one stream that has come without a hole, or with holes that were announced.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
-pub(crate) struct Stretch {
+pub struct Stretch {
     /// The last number that has come or was announced as missing; none before the first.
     last: Option<u64>,
     /// How many events retention had removed, and the highest number of them.
-    pub(crate) gone: u64,
-    pub(crate) gone_through: u64,
+    pub gone: u64,
+    pub gone_through: u64,
     /// How many were passed over since the subscriber was slow and wanted it so.
-    pub(crate) passed: u64,
+    pub passed: u64,
 }
 
 impl Stretch {
     /// What comes first has the number after this one.
-    pub(crate) fn after(seq: u64) -> Self {
+    pub fn after(seq: u64) -> Self {
         Self {
             last: Some(seq),
             ..Self::default()
         }
     }
 
-    pub(crate) fn last(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         self.last.unwrap_or(0)
     }
 
     /// Takes down the next item of the stream, which must fit.
-    pub(crate) fn take(&mut self, item: &BusEvent) {
+    pub fn take(&mut self, item: &BusEvent) {
         match item {
             BusEvent::Event(event) => {
                 self.follows(event.seq);
@@ -74,14 +74,14 @@ struct Block {
 
 /// What one subscription has had, of one stream or of all, from their first event on.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
-pub(crate) struct Account {
+pub struct Account {
     streams: BTreeMap<String, Stretch>,
     blocks: BTreeMap<String, Vec<Block>>,
 }
 
 impl Account {
     /// Takes down the next item. `of` is the stream, if the subscription is to one.
-    pub(crate) fn take(&mut self, of: Option<&str>, item: &BusEvent) {
+    pub fn take(&mut self, of: Option<&str>, item: &BusEvent) {
         let key = match item {
             BusEvent::Event(event) => &event.agent_id,
             BusEvent::Gap(gap) => &*gap.stream_key,
@@ -115,18 +115,18 @@ impl Account {
     }
 
     /// How far a stream has come.
-    pub(crate) fn last(&self, key: &str) -> u64 {
+    pub fn last(&self, key: &str) -> u64 {
         self.streams.get(key).map_or(0, Stretch::last)
     }
 
     /// How many events were missing, gone or passed over.
-    pub(crate) fn missing(&self) -> u64 {
+    pub fn missing(&self) -> u64 {
         self.streams.values().map(|stretch| stretch.gone + stretch.passed).sum()
     }
 
     /// Whether this, which has everything, agrees with what a subscription has had; how many events could be compared. What is gone
     /// must be among those up to `floor`.
-    pub(crate) fn compare(&self, other: &Self, floor: impl Fn(&str) -> u64) -> Result<u64, String> {
+    pub fn compare(&self, other: &Self, floor: impl Fn(&str) -> u64) -> Result<u64, String> {
         let mut compared = 0;
         for (key, stretch) in &other.streams {
             let (all, had) = (self.last(key), stretch.last());
