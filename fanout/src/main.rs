@@ -56,7 +56,7 @@ fn main() -> ExitCode {
 
 /// Runs to the end and returns the exit status.
 fn run(options: &Options) -> Result<u8, Box<dyn Error>> {
-    let input = Input::new(options.input.as_deref(), options.repeat)?;
+    let input = Input::new(options.input.clone(), options.repeat)?;
     let interrupt = interrupt().map_err(|error| format!("cannot handle Ctrl-C: {error}"))?;
     let (publisher, subscriber) = ring::channel::<Event>(options.capacity());
     let subscribers = Subscribers::start(options, &subscriber, &interrupt)

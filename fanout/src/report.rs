@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::latency::Latency;
 use crate::options::Options;
 use crate::publish::Published;
-use crate::subscribers::{Kind, Outcome};
+use crate::subscribers::{Outcome, SLOW};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -47,7 +47,7 @@ impl Report {
             .iter_mut()
             .for_each(|subscriber| subscriber.check(published.events));
         let mut delivered = Delivered::default();
-        if let Some(sum) = sum(subscribers.iter().filter(|subscriber| subscriber.kind != Kind::Slow)) {
+        if let Some(sum) = sum(subscribers.iter().filter(|subscriber| subscriber.kind != SLOW)) {
             let started = published.started.unwrap_or(sum.ended);
             delivered.events = sum.received;
             delivered.bytes = sum.bytes;

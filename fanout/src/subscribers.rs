@@ -1,30 +1,32 @@
-//! The subscribers: three receive loops, and the thread or tasks that run them.
+//! The subscribers: three receive loops, and the threads and tasks that run them.
 //!
 //! Copy the shape of the loops: an event, a lag and the end of the channel are three different results, and a lag is not the
 //! end. `while let Ok(event) = events.recv().await` would stop at the first lag.
 
 use std::io;
-use std::panic::resume_unwind;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use doorbell::ring::{Lagged, RecvError, Subscriber, SubscriberStats};
 use serde::Serialize;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tokio::task;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::Event;
 use crate::latency::Latency;
 use crate::options::Options;
 
+/// The kinds of subscribers.
+pub(crate) const TASK: &str = "task";
+pub(crate) const THREAD: &str = "thread";
+pub(crate) const SLOW: &str = "slow";
+
 /// Events that a batch holds at most.
 const BATCH: usize = 64;
 
 /// A tokio task that receives by reference, in batches: the fastest way, with no clone and one wait per batch.
-async fn receive_in_batches(mut events: Subscriber<Event>) -> Outcome {
-    let mut outcome = Outcome::new(Kind::Task);
+async fn receive_in_batches(mut events: Subscriber<Event>, mut outcome: Outcome) -> Outcome {
     loop {
         match events.recv_batch(BATCH).await {
             Ok(batch) => {
@@ -41,8 +43,7 @@ async fn receive_in_batches(mut events: Subscriber<Event>) -> Outcome {
 }
 
 /// A plain thread that iterates. The iterator waits for the next event and ends when the channel is closed and drained.
-fn iterate(mut events: Subscriber<Event>) -> Outcome {
-    let mut outcome = Outcome::new(Kind::Thread);
+fn iterate(mut events: Subscriber<Event>, mut outcome: Outcome) -> Outcome {
     for event in events.iter() {
         match event {
             Ok(event) => outcome.received(&event, Instant::now()),
@@ -59,8 +60,8 @@ async fn receive_slowly(
     mut events: Subscriber<Event>,
     delay: Duration,
     mut interrupt: watch::Receiver<bool>,
+    mut outcome: Outcome,
 ) -> Outcome {
-    let mut outcome = Outcome::new(Kind::Slow);
     loop {
         match events.recv().await {
             Ok(event) => {
@@ -77,30 +78,11 @@ async fn receive_slowly(
     outcome.finish(events.stats())
 }
 
-/// How a subscriber receives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
-    Task,
-    Thread,
-    Slow,
-}
-
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Task => "task",
-            Self::Thread => "thread",
-            Self::Slow => "slow",
-        }
-    }
-}
-
 /// What one subscriber received, counted apart from the ring's own statistics so that each checks the other. Serialized, it
 /// is the subscriber's part of the JSON report.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
-    pub(crate) kind: Kind,
+    pub(crate) kind: &'static str,
     /// Counts the subscribers of a kind from 1.
     pub(crate) number: usize,
     pub(crate) received: u64,
@@ -123,10 +105,10 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: &'static str, number: usize) -> Self {
         Self {
             kind,
-            number: 0,
+            number,
             received: 0,
             skipped: 0,
             void: 0,
@@ -186,8 +168,7 @@ impl Outcome {
 #[derive(Debug)]
 pub(crate) struct Subscribers {
     runtime: Runtime,
-    tasks: Vec<task::JoinHandle<Outcome>>,
-    threads: Vec<thread::JoinHandle<Outcome>>,
+    running: JoinSet<Outcome>,
 }
 
 impl Subscribers {
@@ -197,39 +178,33 @@ impl Subscribers {
         first: &Subscriber<Event>,
         interrupt: &watch::Receiver<bool>,
     ) -> io::Result<Self> {
-        let runtime = Runtime::new()?;
-        let delay = Duration::from_millis(options.delay_ms);
-        let prompt = (0..options.tasks).map(|_| runtime.spawn(receive_in_batches(first.clone())));
-        let slow = (0..options.slow).map(|_| runtime.spawn(receive_slowly(first.clone(), delay, interrupt.clone())));
-        let tasks = prompt.chain(slow).collect();
-        let threads = (0..options.threads)
-            .map(|_| {
-                let events = first.clone();
-                thread::Builder::new().spawn(move || iterate(events))
-            })
-            .collect::<io::Result<_>>()?;
-        Ok(Self {
-            runtime,
-            tasks,
-            threads,
-        })
+        let threads = options.threads.max(1);
+        let runtime = Builder::new_multi_thread()
+            .enable_time()
+            .max_blocking_threads(threads)
+            .build()?;
+        let handle = runtime.handle();
+        let mut running = JoinSet::new();
+        for number in 1..=options.tasks {
+            running.spawn_on(receive_in_batches(first.clone(), Outcome::new(TASK, number)), handle);
+        }
+        for number in 1..=options.threads {
+            let events = first.clone();
+            running.spawn_blocking_on(move || iterate(events, Outcome::new(THREAD, number)), handle);
+        }
+        for number in 1..=options.slow {
+            let delay = Duration::from_millis(options.delay_ms);
+            let outcome = Outcome::new(SLOW, number);
+            running.spawn_on(receive_slowly(first.clone(), delay, interrupt.clone(), outcome), handle);
+        }
+        Ok(Self { runtime, running })
     }
 
-    /// Waits until all have drained the closed channel. Tasks come first, then threads, then the slow ones.
+    /// Waits until all have drained the closed channel. Sorts them by kind and number.
     pub(crate) fn join(self) -> Vec<Outcome> {
-        let join_task = |handle| {
-            let outcome: Result<_, task::JoinError> = self.runtime.block_on(handle);
-            outcome.unwrap_or_else(|error| resume_unwind(error.into_panic()))
-        };
-        let join_thread = |handle: thread::JoinHandle<_>| handle.join().unwrap_or_else(|panic| resume_unwind(panic));
-        let mut outcomes: Vec<Outcome> = self.threads.into_iter().map(join_thread).collect();
-        outcomes.extend(self.tasks.into_iter().map(join_task));
-        outcomes.sort_by_key(|outcome| outcome.kind);
-        for group in outcomes.chunk_by_mut(|a, b| a.kind == b.kind) {
-            for (outcome, number) in group.iter_mut().zip(1..) {
-                outcome.number = number;
-            }
-        }
+        let mut outcomes = self.runtime.block_on(self.running.join_all());
+        let order = [TASK, THREAD, SLOW];
+        outcomes.sort_by_key(|outcome| (order.iter().position(|kind| *kind == outcome.kind), outcome.number));
         outcomes
     }
 }

@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{DecimalBytes, HumanCount};
 
 use crate::report::{Report, sum};
-use crate::subscribers::{Kind, Outcome};
+use crate::subscribers::{Outcome, SLOW};
 
 /// More subscribers of a kind than this share one row.
 const ROWS_OF_A_KIND: usize = 8;
@@ -49,7 +49,7 @@ fn summary(report: &Report, max_line: usize) -> String {
     let prompt = report
         .subscribers
         .iter()
-        .filter(|subscriber| subscriber.kind != Kind::Slow)
+        .filter(|subscriber| subscriber.kind != SLOW)
         .count();
     if prompt > 0 {
         text += &format!(
@@ -95,7 +95,7 @@ fn table(subscribers: &[Outcome]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(HEADER);
     for group in subscribers.chunk_by(|a, b| a.kind == b.kind) {
-        let kind = group[0].kind.name();
+        let kind = group[0].kind;
         if group.len() <= ROWS_OF_A_KIND {
             table.add_rows(group.iter().map(|one| row(format!("{kind} {}", one.number), one)));
         } else if let Some(all) = sum(group.iter()) {
