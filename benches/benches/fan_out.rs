@@ -1,4 +1,4 @@
-//! Deliveries to many tokio tasks on two workers, the publisher paced so that nobody lags: it sends a burst of half the
+//! Deliveries to many tokio tasks on two workers, with a publisher paced so that no subscriber lags: it sends a burst of half the
 //! capacity and waits until every task has it all.
 
 use std::sync::Arc;

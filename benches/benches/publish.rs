@@ -1,4 +1,4 @@
-//! What publishing costs while nobody receives: 0, 1 or 64 subscribers exist and stand still.
+//! The cost of publishing while no subscriber receives: 0, 1 or 64 subscribers exist and are idle.
 
 use std::hint::black_box;
 use std::time::Duration;

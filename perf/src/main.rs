@@ -1,4 +1,4 @@
-//! Long measurements of doorbell. `README.md` tells what they measure, and what they do not.
+//! Long measurements of doorbell. `README.md` says what they measure, and what they do not.
 
 #[cfg(feature = "postgres")]
 mod bus_latency;
@@ -23,7 +23,7 @@ use clap::Parser;
 #[command(name = "doorbell-perf")]
 #[cfg_attr(
     not(feature = "postgres"),
-    command(after_help = "With `--features postgres` there are bus-latency and bus-soak, too.")
+    command(after_help = "`--features postgres` adds bus-latency and bus-soak.")
 )]
 enum Command {
     Latency(latency::Options),
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does the work of one process of a measurement, if this is one.
+/// Does the work of one process of a measurement, if this process is one.
 #[cfg(feature = "postgres")]
 fn is_part_of_a_measurement() -> bool {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,18 +1,18 @@
-//! Whether a process stays as large as it is: what it occupies after a warm-up, beside what it occupied before.
+//! Resident memory of a process after a warm-up, compared with before.
 
 use std::fmt;
 use std::time::Duration;
 
 #[derive(Debug)]
-pub(crate) struct Resident {
+pub(crate) struct Rss {
     warm_up: Duration,
-    /// How many bytes it may grow by.
+    /// The growth in bytes that is allowed.
     growth: u64,
     at_first: Option<u64>,
     later: Option<u64>,
 }
 
-impl Resident {
+impl Rss {
     pub(crate) fn new(warm_up: Duration, growth: u64) -> Self {
         Self {
             warm_up,
@@ -22,8 +22,8 @@ impl Resident {
         }
     }
 
-    /// Looks at the process by its number, or at this one (`self`), so long after the start.
-    pub(crate) fn look(&mut self, elapsed: Duration, process: &str) {
+    /// Samples the process with this id, or `self`, `elapsed` after the start.
+    pub(crate) fn sample(&mut self, elapsed: Duration, process: &str) {
         let most = if elapsed < self.warm_up {
             &mut self.at_first
         } else {
@@ -32,9 +32,9 @@ impl Resident {
         *most = (*most).max(resident(process));
     }
 
-    /// The most bytes it has occupied.
+    /// The highest value, in bytes.
     #[cfg(feature = "postgres")]
-    pub(crate) fn most(&self) -> Option<u64> {
+    pub(crate) fn max(&self) -> Option<u64> {
         self.later.max(self.at_first)
     }
 
@@ -45,7 +45,7 @@ impl Resident {
     }
 }
 
-impl fmt::Display for Resident {
+impl fmt::Display for Rss {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.later.or(self.at_first) {
             Some(bytes) => write!(formatter, "{:.1} MiB resident at most", mebibytes(bytes)),
@@ -58,7 +58,7 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Bytes of memory that a process occupies, where the system tells it the way Linux does.
+/// Resident memory of a process in bytes, where `/proc` exists.
 fn resident(process: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn growth_after_the_warm_up_is_a_problem_and_before_it_is_not() {
-        let mut resident = Resident::new(Duration::from_secs(1), 10);
-        resident.look(Duration::ZERO, "self");
+        let mut resident = Rss::new(Duration::from_secs(1), 10);
+        resident.sample(Duration::ZERO, "self");
         assert!(resident.at_first.is_some());
         let cases = [(100, 105, false), (100, 111, true), (200, 100, false)];
         for (first, later, is_problem) in cases {

@@ -1,18 +1,18 @@
-//! The server that the bus is measured on.
+//! The PostgreSQL server that the bus is measured on.
 
 use sqlx::postgres::PgConnectOptions;
 use throwaway_postgres::{Builder, Database, Server};
 
 use doorbell_perf::bus::candidates::Failure;
 
-/// A server of our own, which ends with us, or one that was given.
-pub(crate) struct Place {
+/// A server that was started for this process and ends with it, or an existing one.
+pub(crate) struct MeasuredServer {
     own: Option<Server>,
     url: String,
 }
 
-impl Place {
-    /// The server at `url`, or else one that is started for this.
+impl MeasuredServer {
+    /// The server at `url`, or else a new one.
     pub(crate) fn find(url: Option<&str>, own: Builder) -> Result<Self, Failure> {
         if let Some(url) = url {
             return Ok(Self {
@@ -27,12 +27,12 @@ impl Place {
         })
     }
 
-    /// The server, if it is doorbell: one that may be disturbed.
+    /// The server, if it was started for this process: faults may be injected.
     pub(crate) fn own(&self) -> Option<&Server> {
         self.own.as_ref()
     }
 
-    /// A fresh database, which goes with its handle.
+    /// A new database, dropped with its handle.
     pub(crate) fn database(&self) -> Result<Database, Failure> {
         Ok(Database::fresh_on(&self.url)?)
     }
@@ -41,7 +41,7 @@ impl Place {
         Ok(self.url.parse::<PgConnectOptions>()?.get_port())
     }
 
-    /// How many more connections it takes from ordinary users.
+    /// How many more connections ordinary users may open.
     pub(crate) fn free_connections(&self, database: &Database) -> Result<usize, Failure> {
         const FREE: &str = "SELECT current_setting('max_connections')::int \
                             - current_setting('superuser_reserved_connections')::int \

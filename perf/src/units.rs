@@ -1,4 +1,4 @@
-//! Figures as people write and read them.
+//! Numbers on the command line and in output.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ pub(crate) fn from_one_to(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
 }
 
-/// Writes to standard output. When its reader has left (`| head`), the measurement goes on, and the exit status still tells.
+/// Writes to standard output. A closed pipe (`| head`) does not stop the measurement.
 pub(crate) fn say(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }

@@ -146,7 +146,7 @@ impl<E: Stamped> Emitter<E> for TwoStep<E> {
             cluster_seq: self.next.fetch_add(1, Ordering::Relaxed),
             observed_at: SystemTime::now(),
         });
-        // An error means that nobody listens.
+        // Fails without receivers.
         let _ = self.sender.send(event.clone());
         event
     }

@@ -1,5 +1,5 @@
-//! Publishers and subscribers on threads of their own, also more of them than cores: paced, so that nobody loses anything,
-//! and flat out, where the loss is part of the result.
+//! Publishers and subscribers on threads, also more of them than cores: paced, so that no message is lost, and flat out, where
+//! the loss is part of the result.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ struct Setting<'a, 'g> {
 }
 
 impl Setting<'_, '_> {
-    /// Everybody once, the peers that only spin by the strategy that their authors take for the default.
+    /// Every channel once. Peers that only spin use their default strategy.
     fn bench_all(&mut self) {
         self.bench("no_channel", || Floor);
         self.bench("doorbell", || Doorbell(ring::WaitStrategy::Park));
@@ -66,7 +66,7 @@ impl Setting<'_, '_> {
         self.bench("disruptor_mp", || Disruptor(BusySpinWithSpinLoopHint));
     }
 
-    /// The other ways to wait.
+    /// The other wait strategies.
     fn bench_every_strategy(&mut self) {
         self.bench("doorbell_yield", || Doorbell(ring::WaitStrategy::Yield));
         self.bench("doorbell_spin", || Doorbell(ring::WaitStrategy::Spin));
@@ -78,7 +78,7 @@ impl Setting<'_, '_> {
         self.bench("disruptor_mp_sleep", || Disruptor(Sleep::new(Duration::from_micros(1))));
     }
 
-    fn bench<C: Channel>(&mut self, who: &str, channel: impl Fn() -> C) {
+    fn bench<C: Channel>(&mut self, candidate: &str, channel: impl Fn() -> C) {
         let (publishers, subscribers, pace) = (self.publishers, self.subscribers, self.pace);
         let work = match pace {
             Pace::Bursts => format!("{publishers}_to_{subscribers}_paced"),
@@ -89,15 +89,16 @@ impl Setting<'_, '_> {
             Pace::FlatOut => pace.round(),
         }));
         let mut harness = None;
-        self.group.bench_function(BenchmarkId::new(&work, who), |bencher| {
-            let harness = harness.get_or_insert_with(|| Harness::start(channel(), publishers, subscribers, pace));
-            bencher.iter_custom(|rounds| harness.run(rounds));
-        });
+        self.group
+            .bench_function(BenchmarkId::new(&work, candidate), |bencher| {
+                let harness = harness.get_or_insert_with(|| Harness::start(channel(), publishers, subscribers, pace));
+                bencher.iter_custom(|rounds| harness.run(rounds));
+            });
         if let Some(harness) = harness {
             let lost = harness.stop();
             if pace == Pace::FlatOut {
                 bench::remark(
-                    &format!("contended/{work}/{who}"),
+                    &format!("contended/{work}/{candidate}"),
                     &format!("{:.1} % lost", lost * 100.0),
                 );
             }

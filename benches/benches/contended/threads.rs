@@ -1,4 +1,4 @@
-//! Channels between threads: publishers and subscribers that wait in the way their channel offers.
+//! Channels between threads: publishers and subscribers wait in the way their channel provides.
 
 mod async_broadcast;
 mod disruptor;
@@ -27,7 +27,7 @@ pub(crate) trait Channel {
     /// Its receiving end.
     type Subscriber: Subscriber;
 
-    /// A channel with so many publishers and subscribers.
+    /// A channel with this many publishers and subscribers.
     fn open(self, publishers: usize, subscribers: usize) -> (Vec<Self::Publisher>, Vec<Self::Subscriber>);
 }
 
@@ -39,11 +39,11 @@ pub(crate) trait Publisher: Send + 'static {
 
 /// A receiving end.
 pub(crate) trait Subscriber: Send + 'static {
-    /// Waits for the next message or messages, at most `most` of them, and adds to `counts` what came or what was lost.
+    /// Waits for the next message or messages, at most `most` of them, and adds to `counts` what was received and lost.
     fn receive(&mut self, most: u64, counts: &mut Counts);
 }
 
-/// What a subscriber received and what it was told that it lost.
+/// What a subscriber received, and what its channel reported as lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Messages received.
@@ -55,7 +55,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// How far the subscriber is.
+    /// The number of messages accounted for.
     #[inline]
     pub(crate) fn position(&self) -> u64 {
         self.received + self.skipped
@@ -69,9 +69,9 @@ impl Counts {
     }
 }
 
-/// Stops a bench whose channel ends before its subscribers are told to.
+/// Stops a bench whose channel closes early.
 #[cold]
 #[inline(never)]
 pub(crate) fn ended(what: impl std::fmt::Debug) -> ! {
-    panic!("the channel ended under a subscriber: {what:?}")
+    panic!("the channel closed early: {what:?}")
 }

@@ -3,7 +3,7 @@
 //! ```sh
 //! cargo bench --features postgres --bench postgres                       # about five minutes
 //! cargo bench --features postgres --bench postgres -- fan_out --rounds 5 # one group, more often
-//! cargo test --features postgres --bench postgres                        # everything once, small: does it still work?
+//! cargo test --features postgres --bench postgres                        # everything once, small, without measuring
 //! ```
 //!
 //! `docs/benchmarks.md` says what each figure means.
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let mut report = Report::default();
     let outcome = run(&options, &mut report);
-    // What was measured before a failure is worth having.
+    // Print also what was measured before a failure.
     println!("{}", report.render(options.is_measuring()));
     match outcome {
         Ok(()) if report.is_clean() => ExitCode::SUCCESS,

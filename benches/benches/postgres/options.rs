@@ -1,4 +1,4 @@
-//! What is asked on the command line.
+//! The command line.
 
 use clap::Parser;
 
@@ -7,10 +7,10 @@ use clap::Parser;
 pub(crate) struct Options {
     /// Only these groups: fan_out, idle, appends, notifications, outage
     groups: Vec<String>,
-    /// How often each figure is measured; the medians count
+    /// Number of measurements of each figure; the median counts
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// Given by cargo bench: measure
+    /// Passed by cargo bench
     #[arg(long, hide = true)]
     bench: bool,
     /// Run everything once, small, and measure nothing
@@ -23,7 +23,7 @@ impl Options {
         self.groups.is_empty() || self.groups.iter().any(|wanted| wanted == group)
     }
 
-    /// Whether figures count, or only that everything works.
+    /// Whether to measure, or only to check that everything works.
     pub(crate) fn is_measuring(&self) -> bool {
         self.bench && !self.test
     }
@@ -32,7 +32,7 @@ impl Options {
         if self.is_measuring() { self.rounds.max(1) } else { 1 }
     }
 
-    /// So many when measuring, a few otherwise.
+    /// `seconds` when measuring, a fraction otherwise.
     pub(crate) fn seconds(&self, seconds: f64) -> f64 {
         if self.is_measuring() { seconds } else { 0.2 }
     }

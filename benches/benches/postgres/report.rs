@@ -1,4 +1,4 @@
-//! What was found, and whether it is good enough.
+//! The figures of a run, and whether they meet the targets.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Judges a target.
+    /// Records a target and whether it was met.
     pub(crate) fn judge(
         &mut self,
         what: impl Into<String>,
@@ -39,12 +39,12 @@ impl Report {
         });
     }
 
-    /// Judges a ratio that should be at most this.
+    /// Records a ratio that should be at most `most`.
     pub(crate) fn at_most(&mut self, what: impl Into<String>, most: f64, ratio: f64) {
         self.judge(what, format!("≤ {most} ×"), format!("{ratio:.2} ×"), ratio <= most);
     }
 
-    /// Judges a ratio that should be at least this.
+    /// Records a ratio that should be at least `least`.
     pub(crate) fn at_least(&mut self, what: impl Into<String>, least: f64, ratio: f64) {
         self.judge(what, format!("≥ {least} ×"), format!("{ratio:.2} ×"), ratio >= least);
     }
@@ -54,19 +54,19 @@ impl Report {
         self.sections.push((title.into(), table.render()));
     }
 
-    /// Takes down what one measurement lost, repeated or reordered.
+    /// Records what one measurement lost, repeated or reordered.
     pub(crate) fn count(&mut self, measurement: impl Into<String>, errors: DeliveryErrors) {
         self.errors.push((measurement.into(), errors));
     }
 
-    /// Whether everything arrived, once and in order.
+    /// Whether everything arrived once and in order.
     pub(crate) fn is_clean(&self) -> bool {
         self.errors
             .iter()
             .all(|(_, errors)| *errors == DeliveryErrors::default())
     }
 
-    /// Everything; or, if nothing was to be measured, only whether something went wrong.
+    /// All figures and errors, or only the errors.
     pub(crate) fn render(&self, with_figures: bool) -> String {
         let mut text = String::new();
         if with_figures {
@@ -118,7 +118,7 @@ impl Report {
     }
 }
 
-/// The median of figures, which there must be.
+/// The median. Panics if there are no figures.
 pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.into_iter().collect();
     figures.sort_by(f64::total_cmp);

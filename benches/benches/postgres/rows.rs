@@ -1,4 +1,4 @@
-//! What is measured, group by group.
+//! The groups of measurements.
 
 pub(crate) mod appends;
 pub(crate) mod fan_out;

@@ -1,4 +1,4 @@
-//! The servers everything runs on: durable ones, since that is what a commit costs.
+//! The servers that are measured on. They are durable, because the flush is most of what a commit costs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use throwaway_postgres::Server;
 
 use doorbell_perf::bus::candidates::Failure;
 
-/// How long the counters of a server may take to come to rest.
+/// How long sessions of an ended worker may take to disappear.
 const SETTLE_LIMIT: Duration = Duration::from_secs(15);
 
-/// A server whose commits cost what this machine's disk costs.
+/// A server with this machine's own flush time.
 pub(crate) fn native() -> Result<Server, Failure> {
     Ok(Server::builder().durable().start()?)
 }
 
-/// A server whose commits take 2 ms more, as with a disk across a network, whatever this machine has.
+/// A server whose commits take 2 ms longer, as with a network disk, whatever the hardware.
 pub(crate) fn slow_flush() -> Result<Server, Failure> {
     Ok(Server::builder()
         .durable()
@@ -24,22 +24,23 @@ pub(crate) fn slow_flush() -> Result<Server, Failure> {
         .start()?)
 }
 
-/// A fresh database on the server, which goes with it. One for each measurement, so that none finds what another left.
+/// A new database for each measurement, so that none sees the data of another. It is dropped with the server.
 pub(crate) fn database(server: &Server) -> Result<String, Failure> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: a number of its own is all that is needed.
+    // Relaxed: the numbers only have to differ.
     let name = format!("bench_{}", COUNT.fetch_add(1, Ordering::Relaxed));
     server.psql(&format!("CREATE DATABASE {name}"))?;
     Ok(name)
 }
 
-/// How many transactions have ended in the database. Sessions report theirs when they end, so this waits until all have.
+/// The number of transactions committed in the database. Sessions report theirs when they end, so this waits for all of them
+/// to end.
 pub(crate) fn transactions(server: &Server, database: &str) -> Result<u64, Failure> {
     let begun = Instant::now();
     let sessions = format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}'");
     while server.psql(&sessions)? != "0" {
         if begun.elapsed() > SETTLE_LIMIT {
-            return Err("the sessions of a worker that has ended are still there".into());
+            return Err("sessions of an ended worker are still connected".into());
         }
     }
     let count = format!("SELECT xact_commit FROM pg_stat_database WHERE datname = '{database}'");

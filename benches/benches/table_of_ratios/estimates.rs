@@ -14,10 +14,10 @@ const GROUPS: [&str; 6] = ["publish", "receive", "fan_out", "parked", "contended
 /// One measurement.
 pub(crate) struct Estimate {
     group: &'static str,
-    /// What is measured.
+    /// The work.
     pub(crate) work: String,
-    /// Whose channel, and in which form.
-    pub(crate) who: String,
+    /// The channel and its configuration.
+    pub(crate) candidate: String,
     median: f64,
     low: f64,
     high: f64,
@@ -44,7 +44,7 @@ pub(crate) struct Estimates {
 }
 
 impl Estimates {
-    /// Reads what this run left, or the latest of each with `any_run`.
+    /// Reads the estimates of this run, or the latest of each bench with `any_run`.
     pub(crate) fn read(any_run: bool) -> Self {
         let mut estimates = Self {
             all: Vec::new(),
@@ -57,9 +57,13 @@ impl Estimates {
             }
             let since = if any_run { 0 } else { record.started };
             for work in directories(&criterion_directory().join(group)) {
-                for who in directories(&criterion_directory().join(group).join(&work)) {
-                    let path = criterion_directory().join(group).join(&work).join(&who).join("new");
-                    estimates.all.extend(read(&path, group, &work, &who, since));
+                for candidate in directories(&criterion_directory().join(group).join(&work)) {
+                    let path = criterion_directory()
+                        .join(group)
+                        .join(&work)
+                        .join(&candidate)
+                        .join("new");
+                    estimates.all.extend(read(&path, group, &work, &candidate, since));
                 }
             }
             estimates.remarks.extend(record.remarks);
@@ -67,13 +71,13 @@ impl Estimates {
         estimates
     }
 
-    /// The measurement `group/work/who`.
+    /// The measurement `group/work/candidate`.
     pub(crate) fn get(&self, id: &str) -> Option<&Estimate> {
         self.all.iter().find(|estimate| {
             let mut parts = id.splitn(3, '/');
             parts.next() == Some(estimate.group)
                 && parts.next() == Some(&estimate.work)
-                && parts.next() == Some(&estimate.who)
+                && parts.next() == Some(&estimate.candidate)
         })
     }
 
@@ -114,7 +118,7 @@ fn numbers(name: &str) -> Vec<u64> {
 }
 
 /// The estimate in this directory, unless it is older than `since`.
-fn read(path: &Path, group: &'static str, work: &str, who: &str, since: u128) -> Option<Estimate> {
+fn read(path: &Path, group: &'static str, work: &str, candidate: &str, since: u128) -> Option<Estimate> {
     let file = path.join("estimates.json");
     if millis(fs::metadata(&file).ok()?.modified().ok()?) < since {
         return None;
@@ -125,7 +129,7 @@ fn read(path: &Path, group: &'static str, work: &str, who: &str, since: u128) ->
     Some(Estimate {
         group,
         work: work.to_owned(),
-        who: who.to_owned(),
+        candidate: candidate.to_owned(),
         median: median["point_estimate"].as_f64()?,
         low: median["confidence_interval"]["lower_bound"].as_f64()?,
         high: median["confidence_interval"]["upper_bound"].as_f64()?,

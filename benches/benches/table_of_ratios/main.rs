@@ -62,20 +62,20 @@ fn targets(estimates: &Estimates, text: &mut String) {
     ]);
     let (mut met, mut judged, mut missing) = (0, 0, 0);
     for target in TARGETS {
-        let (ours, theirs) = (estimates.get(target.ours), estimates.get(target.theirs));
+        let (doorbell, other) = (estimates.get(target.doorbell), estimates.get(target.other));
         let mut row = vec![
             target.work.to_owned(),
-            ours.map_or_else(nothing, |ours| time(ours.each())),
+            doorbell.map_or_else(nothing, |doorbell| time(doorbell.each())),
             target.peer.to_owned(),
-            theirs.map_or_else(nothing, |theirs| time(theirs.each())),
+            other.map_or_else(nothing, |other| time(other.each())),
         ];
-        if let (Some(ours), Some(theirs)) = (ours, theirs) {
-            let ratio = ours.each() / theirs.each();
+        if let (Some(doorbell), Some(other)) = (doorbell, other) {
+            let ratio = doorbell.each() / other.each();
             let verdict = target.is_met(ratio);
             met += usize::from(verdict == Some(true));
             judged += usize::from(verdict.is_some());
             row.push(target.show(ratio));
-            row.push(format!("±{:.0} %", 100.0 * ours.noise().hypot(theirs.noise())));
+            row.push(format!("±{:.0} %", 100.0 * doorbell.noise().hypot(other.noise())));
             row.push(target.bound());
             row.push(verdict.map_or("", |met| if met { "yes" } else { "NO" }).to_owned());
         } else {
@@ -113,16 +113,20 @@ fn everything(estimates: &Estimates, text: &mut String) {
             ];
             columns.extend(peers.iter().map(|&peer| (peer, Align::Right)));
             let mut table = Table::new(&columns);
-            for ours in all.iter().filter(|estimate| is_ours(&estimate.who)) {
+            for doorbell in all.iter().filter(|estimate| is_doorbell(&estimate.candidate)) {
                 let ratio = |&peer: &&str| {
-                    let theirs = all
+                    let other = all
                         .iter()
-                        .find(|theirs| theirs.work == ours.work && theirs.who == peer)?;
-                    Some(format!("{:.2}", ours.each() / theirs.each()))
+                        .find(|other| other.work == doorbell.work && other.candidate == peer)?;
+                    Some(format!("{:.2}", doorbell.each() / other.each()))
                 };
                 let ratios: Vec<_> = peers.iter().map(ratio).collect();
                 if ratios.iter().any(Option::is_some) {
-                    let mut row = vec![ours.work.clone(), ours.who.clone(), format!("{:.1}", ours.each())];
+                    let mut row = vec![
+                        doorbell.work.clone(),
+                        doorbell.candidate.clone(),
+                        format!("{:.1}", doorbell.each()),
+                    ];
                     row.extend(ratios.into_iter().map(Option::unwrap_or_default));
                     table.row(&row);
                 }
@@ -132,15 +136,15 @@ fn everything(estimates: &Estimates, text: &mut String) {
     }
 }
 
-fn is_ours(who: &str) -> bool {
-    who == "doorbell" || who.starts_with("doorbell_")
+fn is_doorbell(candidate: &str) -> bool {
+    candidate == "doorbell" || candidate.starts_with("doorbell_")
 }
 
 /// The peers of a group, those that take part in most works first.
 fn peers<'a>(all: &[&'a Estimate]) -> Vec<&'a str> {
     let mut works: BTreeMap<&str, usize> = BTreeMap::new();
-    for estimate in all.iter().filter(|estimate| !is_ours(&estimate.who)) {
-        *works.entry(&estimate.who).or_default() += 1;
+    for estimate in all.iter().filter(|estimate| !is_doorbell(&estimate.candidate)) {
+        *works.entry(&estimate.candidate).or_default() += 1;
     }
     let mut peers: Vec<&str> = works.keys().copied().collect();
     peers.sort_by_key(|peer| Reverse(works[peer]));

@@ -1,11 +1,11 @@
 //! The comparisons that have a target, and those that belong beside them.
 
-/// What the ratio of doorbell's time to the other one's is to be.
+/// The bound of a ratio: doorbell's time divided by the other measurement's.
 #[derive(Clone, Copy)]
 pub(crate) enum Bound {
-    /// At most this.
+    /// At most this ratio.
     AtMost(f64),
-    /// At least so many times the deliveries in the same time.
+    /// At least this many times the deliveries in the same time.
     Deliveries(f64),
     /// No target: a stronger form of the peer, or the peer's own figure, for comparison.
     Shown,
@@ -13,19 +13,19 @@ pub(crate) enum Bound {
 
 /// One comparison of two measurements.
 pub(crate) struct Target {
-    /// What is done.
+    /// The work that is measured.
     pub(crate) work: &'static str,
-    /// Doorbell's measurement, as `group/work/who`.
-    pub(crate) ours: &'static str,
-    /// Whom or what it is compared with.
+    /// Doorbell's measurement, as `group/work/candidate`.
+    pub(crate) doorbell: &'static str,
+    /// What it is compared with.
     pub(crate) peer: &'static str,
     /// The other measurement.
-    pub(crate) theirs: &'static str,
+    pub(crate) other: &'static str,
     bound: Bound,
 }
 
 impl Target {
-    /// Whether this ratio of times is good enough; `None` without a target.
+    /// Whether the ratio meets the target; `None` without one.
     pub(crate) fn is_met(&self, ratio: f64) -> Option<bool> {
         match self.bound {
             Bound::AtMost(most) => Some(ratio <= most),
@@ -34,7 +34,7 @@ impl Target {
         }
     }
 
-    /// The ratio of times in the form in which the target is given.
+    /// The ratio in the form of the target.
     pub(crate) fn show(&self, ratio: f64) -> String {
         match self.bound {
             Bound::Deliveries(_) => format!("{ratio:.3} (deliveries × {:.1})", 1.0 / ratio),
@@ -53,12 +53,18 @@ impl Target {
     }
 }
 
-const fn row(work: &'static str, ours: &'static str, peer: &'static str, theirs: &'static str, bound: Bound) -> Target {
+const fn row(
+    work: &'static str,
+    doorbell: &'static str,
+    peer: &'static str,
+    other: &'static str,
+    bound: Bound,
+) -> Target {
     Target {
         work,
-        ours,
+        doorbell,
         peer,
-        theirs,
+        other,
         bound,
     }
 }

@@ -1,4 +1,4 @@
-//! Candidate got what, and when the last one had it.
+//! Checks that every subscriber receives every event once and in order, and times the deliveries.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 use super::timed_event;
 use crate::latencies::Latencies;
 
-/// Of how many histograms the deliveries are kept in, so that tasks that run at the same time seldom meet at one.
+/// Histograms for all deliveries. Several, so that tasks rarely contend for one.
 const SHARDS: usize = 16;
 
-/// Of one process: every event, and how many of its subscribers still lack it.
+/// Tracks, in one process, how many subscribers still lack each event.
 ///
-/// Events go round the streams: event k is number k / streams + 1 of stream k % streams. All counters are relaxed: each is
+/// Events are spread over the streams in turns: event k is number k / streams + 1 of stream k % streams. All counters are relaxed: each is
 /// exact by itself, and they are read together only once `finished` has been signalled, which orders what came before.
 #[derive(Debug)]
 pub struct DeliveryTracker {
@@ -28,14 +28,14 @@ pub struct DeliveryTracker {
     repeated: AtomicU64,
     reordered: AtomicU64,
     last_delivery: Mutex<Latencies>,
-    /// The times of all deliveries, if they are wanted: subscriber by subscriber in turn.
+    /// The times of all deliveries, if wanted. Subscribers share the histograms in turns.
     each_delivery: Vec<Mutex<Latencies>>,
     trackers: AtomicUsize,
     finished_at: AtomicU64,
     finished: Notify,
 }
 
-/// What went wrong: all zero, if nothing did.
+/// Errors of delivery; all zero if there were none.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct DeliveryErrors {
     pub lost: u64,
@@ -72,10 +72,10 @@ impl DeliveryTracker {
         })
     }
 
-    /// The account of one subscriber to a stream.
+    /// The tracker of one subscriber to a stream.
     pub fn tracker(self: &Arc<Self>, stream: usize) -> SubscriberTracker {
         SubscriberTracker {
-            delivery_tracker: Arc::clone(self),
+            deliveries: Arc::clone(self),
             stream,
             shard: self.trackers.fetch_add(1, Ordering::Relaxed) % SHARDS,
             next: 1,
@@ -85,16 +85,16 @@ impl DeliveryTracker {
     /// Returns once every subscriber has every event.
     pub async fn finished(&self) {
         self.finished.notified().await;
-        // For whoever asks next.
+        // For the next call.
         self.finished.notify_one();
     }
 
-    /// How many deliveries there have been.
+    /// The number of deliveries so far.
     pub fn deliveries(&self) -> u64 {
         self.deliveries.load(Ordering::Relaxed)
     }
 
-    /// When the last delivery was, in nanoseconds since 1970.
+    /// The time of the last delivery, in nanoseconds since 1970.
     pub fn finished_at(&self) -> u64 {
         self.finished_at.load(Ordering::Relaxed)
     }
@@ -113,7 +113,7 @@ impl DeliveryTracker {
         all
     }
 
-    /// What went wrong until now; what has not arrived counts as lost.
+    /// The errors so far. Events that have not arrived count as lost.
     pub fn errors(&self) -> DeliveryErrors {
         let missing: u64 = self
             .missing
@@ -153,30 +153,30 @@ impl DeliveryTracker {
     }
 }
 
-/// What one subscriber has received.
+/// Checks the order of the events of one subscriber.
 #[derive(Debug)]
 pub struct SubscriberTracker {
-    delivery_tracker: Arc<DeliveryTracker>,
+    deliveries: Arc<DeliveryTracker>,
     stream: usize,
     shard: usize,
     next: u64,
 }
 
 impl SubscriberTracker {
-    /// Takes down that the subscriber has received this event.
+    /// Records that the subscriber has received this event.
     pub fn take(&mut self, number: u64, sent: u64) {
-        let delivery_tracker = &self.delivery_tracker;
+        let deliveries = &self.deliveries;
         if number < self.next {
             let wrong = if number + 1 == self.next {
-                &delivery_tracker.repeated
+                &deliveries.repeated
             } else {
-                &delivery_tracker.reordered
+                &deliveries.reordered
             };
             wrong.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        delivery_tracker.lost.fetch_add(number - self.next, Ordering::Relaxed);
+        deliveries.lost.fetch_add(number - self.next, Ordering::Relaxed);
         self.next = number + 1;
-        delivery_tracker.delivered(self.stream, self.shard, number, sent);
+        deliveries.delivered(self.stream, self.shard, number, sent);
     }
 }

@@ -1,4 +1,4 @@
-//! What a process costs.
+//! The resources that a process uses.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,7 +15,7 @@ pub fn cpu() -> Duration {
     Duration::from_micros(u64::try_from(micros).expect("a time that has passed"))
 }
 
-/// The memory it holds, in MiB.
+/// Resident memory of this process, in MiB.
 pub fn resident() -> f64 {
     let status = fs::read_to_string("/proc/self/status").expect("the status of this process");
     let kib = status
@@ -31,13 +31,13 @@ pub fn resident() -> f64 {
     kib / 1024.0
 }
 
-/// How many TCP connections this process has to a port, found without asking the bus.
+/// The number of TCP connections of this process to a port, as the kernel lists them.
 pub fn connections(port: u16) -> usize {
     connections_of("self", port).expect("the files of this process")
 }
 
-/// The same of another process, by its number, while it is there: the sockets among its files that the kernel lists as
-/// established.
+/// The same for another process, by its id: the sockets among its files that the kernel lists as established. Fails once the
+/// process has ended.
 pub fn connections_of(process: &str, port: u16) -> io::Result<usize> {
     let sockets: HashSet<String> = fs::read_dir(format!("/proc/{process}/fd"))?
         .flatten()
@@ -48,7 +48,7 @@ pub fn connections_of(process: &str, port: u16) -> io::Result<usize> {
     let remote = format!(":{port:04X}");
     let mut count = 0;
     for table in ["tcp", "tcp6"] {
-        // A machine may do without the latter.
+        // IPv6 may be disabled.
         let lines = fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
         count += lines
             .lines()

@@ -1,35 +1,35 @@
-//! What all buses carry here.
+//! The event that all buses carry.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use doorbell::bus::StreamEvent;
 use serde::{Deserialize, Serialize};
 
-/// An event that knows when it was handed to its bus, or should have been.
+/// An event with the time at which it was handed to its bus, or was due.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TimedEvent {
     pub stream: String,
     /// Its number in its stream, from 1.
     #[serde(default)]
     pub number: u64,
-    /// Nanoseconds since 1970, so that another process can tell how long ago that was.
+    /// Nanoseconds since 1970, which other processes can compare.
     pub sent: u64,
     pub body: String,
 }
 
 impl TimedEvent {
-    /// An event that is handed over now.
+    /// An event that is handed to the bus now.
     pub fn now(stream: &str, number: u64) -> Self {
         Self::sent_at(stream, number, now())
     }
 
-    /// An event whose time runs from then on.
+    /// An event whose latency runs from `sent`.
     pub fn sent_at(stream: &str, number: u64, sent: u64) -> Self {
         Self {
             stream: stream.to_owned(),
             number,
             sent,
-            // A small event, as most are.
+            // Small, as most events are.
             body: "x".repeat(100),
         }
     }
@@ -50,7 +50,7 @@ impl StreamEvent for TimedEvent {
     }
 }
 
-/// The wall clock in nanoseconds: the processes of one machine share it.
+/// The wall clock in nanoseconds, which all processes of a machine share.
 pub fn now() -> u64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,7 +1,7 @@
-//! The processes that are measured: this program again, each with one job.
+//! The processes that are measured. Each is this program again, with one job.
 //!
-//! A worker prints `ready` when it stands, waits for a line on its standard input, works, and prints its outcome as one line of
-//! JSON. All of them use the same runtime with two workers, so that candidates differ in nothing else.
+//! A worker prints `ready` when it is set up, waits for a line on its standard input, works, and prints its outcome as one line
+//! of JSON. All use a runtime with two workers, so that candidates differ in nothing else.
 
 pub mod append;
 pub mod detect_outage;
@@ -21,7 +21,7 @@ use super::candidates::Failure;
 /// The first argument of a worker; the second is its job in JSON.
 const MARK: &str = "--worker";
 
-/// What a worker is to do.
+/// The job of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Job {
     Subscribe(subscribe::Job),
@@ -32,7 +32,7 @@ pub enum Job {
     Pace(pace::Job),
 }
 
-/// Does the job, if this process is a worker.
+/// Does the job and exits, if this process is a worker.
 pub fn run_if_asked() -> bool {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() != Some(MARK) {
@@ -47,20 +47,20 @@ pub fn run_if_asked() -> bool {
         .expect("a runtime");
     let outcome = runtime.block_on(async {
         match job {
-            Job::Subscribe(job) => said(subscribe::run(job).await),
-            Job::Publish(job) => said(publish::run(job).await),
-            Job::Append(job) => said(append::run(job).await),
-            Job::Idle(job) => said(idle::run(job).await),
-            Job::DetectOutage(job) => said(detect_outage::run(job).await),
-            Job::Pace(job) => said(pace::run(job).await),
+            Job::Subscribe(job) => to_json(subscribe::run(job).await),
+            Job::Publish(job) => to_json(publish::run(job).await),
+            Job::Append(job) => to_json(append::run(job).await),
+            Job::Idle(job) => to_json(idle::run(job).await),
+            Job::DetectOutage(job) => to_json(detect_outage::run(job).await),
+            Job::Pace(job) => to_json(pace::run(job).await),
         }
     });
     say(&outcome);
-    // Thousands of tasks are still waiting for events; there is nothing left to end in order.
+    // Thousands of tasks still wait for events; no shutdown is needed.
     std::process::exit(0);
 }
 
-fn said<T: Serialize>(outcome: Result<T, Failure>) -> String {
+fn to_json<T: Serialize>(outcome: Result<T, Failure>) -> String {
     let outcome = outcome.map_err(|failure| failure.to_string());
     serde_json::to_string(&outcome).expect("an outcome in JSON")
 }
@@ -69,10 +69,10 @@ fn say(line: &str) {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}")
         .and_then(|()| stdout.flush())
-        .expect("a parent that listens");
+        .expect("the parent reads");
 }
 
-/// Tells the parent that this worker is ready, and waits for its word.
+/// Reports to the parent that this worker is ready, and waits until it may start.
 pub async fn ready() -> Result<(), Failure> {
     say("ready");
     let read = tokio::task::spawn_blocking(|| std::io::stdin().lock().read_line(&mut String::new())).await??;
@@ -107,7 +107,7 @@ impl Worker {
         }
     }
 
-    /// Lets it work.
+    /// Starts its work.
     pub fn go(&mut self) -> Result<(), Failure> {
         writeln!(self.process.stdin.as_mut().expect("a pipe"), "go")?;
         Ok(())
@@ -120,7 +120,7 @@ impl Worker {
         Ok(serde_json::from_str::<Result<T, String>>(&line)??)
     }
 
-    /// Lets it work and waits for its outcome.
+    /// Starts its work and waits for its outcome.
     pub fn run<T: DeserializeOwned>(mut self) -> Result<T, Failure> {
         self.go()?;
         self.outcome()
@@ -130,13 +130,13 @@ impl Worker {
         Ok(self
             .lines
             .next()
-            .ok_or("a worker ended without a word; its reason stands above")??)
+            .ok_or("a worker ended without an outcome; see its output above")??)
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // One that has ended is not there to be killed.
+        // Fails if the process has ended.
         self.process.kill().ok();
         self.process.wait().ok();
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::server::Place;
+use crate::server::MeasuredServer;
 use crate::units::count;
 use doorbell_perf::bus::candidates::{Candidate, Failure};
 use doorbell_perf::bus::delivery_tracker::DeliveryErrors;
@@ -10,12 +10,12 @@ use doorbell_perf::bus::worker::publish::Load;
 use doorbell_perf::bus::worker::{Job, Worker, pace, subscribe};
 use doorbell_perf::latencies::Latencies;
 
-/// Connections that the subscribing process has for other things than listening; the naive design gets all there are.
+/// Connections that the subscribing process has besides its listener. The naive design gets all that are free.
 const CONNECTIONS: usize = 4;
-/// Streams share writers above this number.
+/// More streams than this share writers.
 const MOST_WRITERS: usize = 8;
 
-/// What is measured.
+/// One setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) subscribers: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// As many events as are due in so many seconds, at least two for each stream.
+    /// As many events as are due in `seconds`, at least two for each stream.
     pub(crate) fn new(subscribers: usize, streams: usize, rate: u64, seconds: f64) -> Result<Self, Failure> {
         if !(seconds > 0.0 && seconds <= 1e6) {
             return Err("--seconds: must be more than 0, and at most a million".into());
@@ -72,7 +72,7 @@ pub(crate) struct Measurement {
     pub(crate) lateness: Latencies,
     pub(crate) events: usize,
     pub(crate) reads: u64,
-    /// The most that the subscribing process had.
+    /// The highest number that the subscribing process had.
     pub(crate) connections: usize,
     pub(crate) errors: DeliveryErrors,
     /// Seconds of the subscribing process.
@@ -98,10 +98,14 @@ impl Measurement {
     }
 }
 
-/// How many connections the candidate may have for other things than listening; none if the server has not enough for it.
-pub(crate) fn connections(place: &Place, setting: Setting, candidate: Candidate) -> Result<Option<u32>, Failure> {
-    let free = place.free_connections(&place.database()?)?;
-    // The publisher's, with one for its bells and one that listens; and one to look on.
+/// How many connections the candidate may have besides its listener; `None` if the server has too few.
+pub(crate) fn connections(
+    server: &MeasuredServer,
+    setting: Setting,
+    candidate: Candidate,
+) -> Result<Option<u32>, Failure> {
+    let free = server.free_connections(&server.database()?)?;
+    // The publisher's, with one for notifications and one that listens; and one that observes.
     let others = setting.writers() + 2 + 1;
     let listeners = if candidate == Candidate::Naive {
         setting.subscribers
@@ -119,14 +123,14 @@ pub(crate) fn connections(place: &Place, setting: Setting, candidate: Candidate)
     Ok(Some(u32::try_from(pool)?))
 }
 
-/// Measures one round, in a database of its own.
-pub(crate) fn round(place: &Place, setting: Setting, candidate: Candidate) -> Result<Measurement, Failure> {
-    let connections = connections(place, setting, candidate)?.ok_or("the server has run out of connections")?;
-    let database = place.database()?;
+/// Measures one round, in a new database.
+pub(crate) fn round(server: &MeasuredServer, setting: Setting, candidate: Candidate) -> Result<Measurement, Failure> {
+    let connections = connections(server, setting, candidate)?.ok_or("the server has too few connections")?;
+    let database = server.database()?;
     let mut subscriber = Worker::start(&Job::Subscribe(subscribe::Job {
         candidate,
         url: database.url(),
-        port: place.port()?,
+        port: server.port()?,
         connections,
         subscribers: setting.subscribers,
         load: Load {

@@ -1,5 +1,4 @@
-//! `bus-latency`: from the instant an event was due until each subscriber has it, and the last one, doorbell's bus beside the
-//! designs that it is compared with.
+//! `bus-latency`: the time from the instant an event was due until each subscriber has it, and until the last one has it.
 
 mod measure;
 mod report;
@@ -11,11 +10,11 @@ use throwaway_postgres::Server;
 use self::measure::{Measurement, Setting};
 use crate::output::Output;
 use crate::plot::Chart;
-use crate::server::Place;
+use crate::server::MeasuredServer;
 use crate::units::{count, from_one_to, say};
 use doorbell_perf::bus::candidates::{Candidate, Failure};
 
-/// Those that take part, by their names.
+/// The candidates, by name.
 const CANDIDATES: [Candidate; 3] = [Candidate::Doorbell, Candidate::Naive, Candidate::PgBus];
 
 /// Measure append-to-delivery latency of the bus over Postgres at fixed rates, beside its peers on the same server
@@ -48,12 +47,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = from_one_to(1_000_000))]
     rounds: usize,
 
-    /// Candidate takes part
+    /// Buses to measure
     #[arg(long, value_name = "WHO,...", value_delimiter = ',', default_values = ["doorbell", "naive", "pg-bus"],
           value_parser = PossibleValuesParser::new(CANDIDATES.map(Candidate::name)).map(|name| named(&name)))]
     candidates: Vec<Candidate>,
 
-    /// Measure on this server, in databases that are made for it, instead of a durable one that is started
+    /// Measure on this server, in new databases, instead of starting a durable one
     #[arg(long, value_name = "postgres://...")]
     url: Option<String>,
 
@@ -66,7 +65,7 @@ fn named(name: &str) -> Candidate {
     candidate.expect("only possible values are parsed")
 }
 
-/// Everybody candidate takes part, under one setting.
+/// All candidates under one setting.
 struct Comparison {
     setting: Setting,
     all: Vec<(Candidate, Measurement)>,
@@ -90,11 +89,11 @@ impl Comparison {
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     options.output.check()?;
     let settings = settings(options)?;
-    let place = Place::find(options.url.as_deref(), Server::builder().durable())?;
+    let server = MeasuredServer::find(options.url.as_deref(), Server::builder().durable())?;
     let mut comparisons = Vec::new();
     say(report::HEAD);
     for setting in settings {
-        let comparison = compare(&place, setting, options)?;
+        let comparison = compare(&server, setting, options)?;
         say(&report::rows(&comparison));
         comparisons.push(comparison);
     }
@@ -118,10 +117,10 @@ fn settings(options: &Options) -> Result<Vec<Setting>, Failure> {
     Ok(settings)
 }
 
-fn compare(place: &Place, setting: Setting, options: &Options) -> Result<Comparison, Failure> {
+fn compare(server: &MeasuredServer, setting: Setting, options: &Options) -> Result<Comparison, Failure> {
     let mut all: Vec<(Candidate, Measurement)> = Vec::new();
     for &candidate in &options.candidates {
-        match measure::connections(place, setting, candidate)? {
+        match measure::connections(server, setting, candidate)? {
             Some(_) => all.push((candidate, Measurement::default())),
             None => eprintln!(
                 "{}: {setting}: the server has too few connections, left out",
@@ -131,14 +130,14 @@ fn compare(place: &Place, setting: Setting, options: &Options) -> Result<Compari
     }
     for round in 0..options.rounds {
         let mut turns: Vec<usize> = (0..all.len()).collect();
-        // Whoever comes later finds another server: fuller tables, or a log that was just cut.
+        // A later turn finds a different server: fuller tables, or a write-ahead log that was just recycled.
         if round % 2 == 1 {
             turns.reverse();
         }
         for turn in turns {
             let (candidate, sum) = &mut all[turn];
             eprintln!("{}: {setting}, round {}", candidate.name(), round + 1);
-            sum.add(measure::round(place, setting, *candidate)?);
+            sum.add(measure::round(server, setting, *candidate)?);
         }
     }
     Ok(Comparison { setting, all })

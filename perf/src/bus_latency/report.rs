@@ -1,4 +1,4 @@
-//! The table, its CSV, and whether all is well.
+//! The table, its CSV, and the verdict.
 
 use std::fmt::Write;
 
@@ -122,7 +122,7 @@ pub(crate) fn csv(comparisons: &[Comparison]) -> String {
     text
 }
 
-/// An error if doorbell has lost, repeated or reordered anything. What its peers did stands in the table.
+/// An error if doorbell lost, repeated or reordered anything. The peers' errors are only in the table.
 pub(crate) fn verdict(comparisons: &[Comparison]) -> Result<(), Failure> {
     let mut wrong = Vec::new();
     for Comparison { setting, all } in comparisons {

@@ -1,4 +1,4 @@
-//! Channels driven from one thread: what publishing and receiving cost when nobody waits.
+//! Channels driven from one thread, where no subscriber waits.
 
 #[cfg(feature = "benches")]
 mod async_broadcast;

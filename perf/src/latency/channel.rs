@@ -1,4 +1,4 @@
-//! The two channels, behind one trait, each used in its plainest way: receive by value, one message at a time.
+//! The two channels behind one trait. Both receive by value, one message at a time.
 
 use std::future::Future;
 
@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 /// 32 bytes: when the message was due, in nanoseconds since the round's epoch, and whether it counts.
 pub(crate) type Message = [u64; 4];
 
-/// What a receive came to.
+/// The result of a receive.
 pub(crate) enum Received {
     Message(Message),
     Lost(u64),
@@ -79,7 +79,7 @@ impl Channel for Tokio {
     }
 
     fn publish(publisher: &Self::Publisher, message: Message) {
-        // An error means that nobody listens, which concerns nobody here.
+        // Fails without receivers, which is fine here.
         let _ = publisher.send(message);
     }
 

@@ -14,7 +14,7 @@ use super::channel::{Channel, Received};
 const WARM_UP: u64 = 0;
 const COUNTED: u64 = 1;
 
-/// What the subscribers are.
+/// How subscribers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Receivers {
     /// A thread each, which blocks
@@ -23,7 +23,7 @@ pub(crate) enum Receivers {
     Tasks,
 }
 
-/// What is measured.
+/// One setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) receivers: Receivers,
@@ -34,7 +34,7 @@ pub(crate) struct Setting {
     pub(crate) length: Duration,
 }
 
-/// What came of it.
+/// The result of one or several rounds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measurement {
     /// Nanoseconds from due to received.
@@ -56,7 +56,7 @@ impl Measurement {
 pub(crate) fn round<C: Channel>(setting: Setting) -> Measurement {
     let (publisher, first) = C::open(setting.capacity);
     let epoch = Instant::now();
-    let team = Team::start::<C>(setting, first, epoch);
+    let team = Subscribers::start::<C>(setting, first, epoch);
     let mut sum = Measurement::default();
     publish::<C>(&publisher, setting, epoch, &mut sum.lateness);
     drop(publisher);
@@ -71,7 +71,7 @@ fn publish<C: Channel>(publisher: &C::Publisher, setting: Setting, epoch: Instan
     let warm_up = messages / 10;
     let start = Instant::now();
     for message in 0..messages {
-        // Computed from the start, so that nothing adds up: a late message makes none of the later ones late.
+        // Computed from the start, so that a late message does not delay later ones.
         let due = start + Duration::from_nanos((message * 1_000_000_000 / u128::from(setting.rate)) as u64);
         wait_until(due);
         lateness.record(due.elapsed());
@@ -80,7 +80,7 @@ fn publish<C: Channel>(publisher: &C::Publisher, setting: Setting, epoch: Instan
     }
 }
 
-/// Sleeps while there is time, and waits out the rest awake: a sleeper wakes late.
+/// Sleeps, then spins for the rest, because a sleeping thread wakes late.
 fn wait_until(due: Instant) {
     const OVERSLEEP: Duration = Duration::from_micros(150);
     loop {
@@ -94,12 +94,12 @@ fn wait_until(due: Instant) {
 }
 
 /// The subscribers of a round, running.
-enum Team {
+enum Subscribers {
     Threads(Vec<thread::JoinHandle<Measurement>>),
     Tasks(Runtime, Vec<tokio::task::JoinHandle<Measurement>>),
 }
 
-impl Team {
+impl Subscribers {
     fn start<C: Channel>(setting: Setting, first: C::Subscriber, epoch: Instant) -> Self {
         let subscribers = (0..setting.subscribers).map(|_| C::another(&first));
         match setting.receivers {
@@ -133,18 +133,18 @@ impl Team {
 
 fn follow_blocking<C: Channel>(mut subscriber: C::Subscriber, epoch: Instant) -> Measurement {
     let mut part = Measurement::default();
-    while note(C::receive_blocking(&mut subscriber), epoch, &mut part) {}
+    while count(C::receive_blocking(&mut subscriber), epoch, &mut part) {}
     part
 }
 
 async fn follow<C: Channel>(mut subscriber: C::Subscriber, epoch: Instant) -> Measurement {
     let mut part = Measurement::default();
-    while note(C::receive(&mut subscriber).await, epoch, &mut part) {}
+    while count(C::receive(&mut subscriber).await, epoch, &mut part) {}
     part
 }
 
-/// Whether to go on.
-fn note(received: Received, epoch: Instant, part: &mut Measurement) -> bool {
+/// Returns false once the channel is closed.
+fn count(received: Received, epoch: Instant, part: &mut Measurement) -> bool {
     match received {
         Received::Message([due, COUNTED, ..]) => {
             let latency = epoch.elapsed().saturating_sub(Duration::from_nanos(due));

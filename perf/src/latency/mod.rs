@@ -30,7 +30,7 @@ pub(crate) struct Options {
           value_parser = from_one_to(10_000))]
     subscribers: Vec<usize>,
 
-    /// What the subscribers are
+    /// How subscribers run
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum,
           default_values_t = [Receivers::Threads, Receivers::Tasks])]
     receivers: Vec<Receivers>,

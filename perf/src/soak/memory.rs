@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::payload;
-use crate::rss::Resident;
+use crate::rss::Rss;
 use crate::units::count;
 
 /// The resident size may grow by this much after the warm-up; more is a leak.
@@ -14,20 +14,20 @@ const GROWTH: u64 = 8 << 20;
 #[derive(Debug)]
 pub(crate) struct Memory {
     live_bound: u64,
-    resident: Resident,
+    resident: Rss,
 }
 
 impl Memory {
     pub(crate) fn new(warm_up: Duration, live_bound: u64) -> Self {
         Self {
             live_bound,
-            resident: Resident::new(warm_up, GROWTH),
+            resident: Rss::new(warm_up, GROWTH),
         }
     }
 
     /// Looks once more, so long after the start.
     pub(crate) fn look(&mut self, elapsed: Duration) {
-        self.resident.look(elapsed, "self");
+        self.resident.sample(elapsed, "self");
     }
 
     pub(crate) fn problems(&self) -> Vec<String> {

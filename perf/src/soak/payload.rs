@@ -34,7 +34,7 @@ impl Clone for Payload {
 
 impl Drop for Payload {
     fn drop(&mut self) {
-        // Seen by whoever reads on, or drops it again.
+        // Detected by a later read or a second drop.
         std::hint::black_box(&mut self.0).fill(DEAD);
         LIVE.fetch_sub(1, Ordering::Relaxed);
     }

@@ -12,7 +12,7 @@ use super::payload::Payload;
 /// Events of one batch.
 pub(crate) const BATCH: u64 = 16;
 
-/// Publishes until `stop`: bursts longer and shorter than the ring, and pauses in which everybody parks.
+/// Publishes until `stop`: bursts longer and shorter than the ring, and pauses in which all subscribers park.
 pub(crate) fn publish_until(stop: &AtomicBool, publisher: &Publisher<Payload>, seed: u64) {
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let longest = 2 * publisher.capacity().max(500) as u64;

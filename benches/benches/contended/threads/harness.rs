@@ -1,4 +1,4 @@
-//! Publisher and subscriber threads that stay for a whole measurement: starting and stopping them is not timed.
+//! Publisher and subscriber threads that live for a whole measurement, so that starting and stopping them is not timed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,14 +11,14 @@ use doorbell_perf::channels::settings::{BURST, CAPACITY, message, sum_of_numbers
 /// How publishers behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// They send [`BURST`] messages together and wait until every subscriber has them: nobody may lose any.
+    /// They send [`BURST`] messages together and wait until every subscriber has them. No message may be lost.
     Bursts,
     /// They send as fast as they can.
     FlatOut,
 }
 
 impl Pace {
-    /// The messages of one round, which is what one iteration is.
+    /// The messages of one round. An iteration is one round.
     pub(crate) fn round(self) -> u64 {
         match self {
             Pace::Bursts => BURST,
@@ -40,16 +40,16 @@ struct Shared {
     publishers: usize,
     subscribers: usize,
     command: Mutex<Command>,
-    commanded: Condvar,
+    command_changed: Condvar,
     outcome: Mutex<Outcome>,
-    over: Condvar,
+    all_completed: Condvar,
     /// How many times a subscriber has finished a round.
     finished: AtomicU64,
     /// The publishers that wait for the end of a round.
     waiting: OnceLock<Vec<Thread>>,
 }
 
-/// What the threads are to do; the number tells a new command from an old one.
+/// What the threads do next. The number distinguishes a new command from an old one.
 #[derive(Clone, Copy)]
 struct Command {
     number: u64,
@@ -57,9 +57,9 @@ struct Command {
     stop: bool,
 }
 
-/// The subscribers that are through with the command, and when the last of them was.
+/// How many subscribers have completed the command, and when the last one did.
 struct Outcome {
-    through: usize,
+    completed: usize,
     at: Instant,
 }
 
@@ -74,12 +74,12 @@ impl Harness {
                 rounds: 0,
                 stop: false,
             }),
-            commanded: Condvar::new(),
+            command_changed: Condvar::new(),
             outcome: Mutex::new(Outcome {
-                through: 0,
+                completed: 0,
                 at: Instant::now(),
             }),
-            over: Condvar::new(),
+            all_completed: Condvar::new(),
             finished: AtomicU64::new(0),
             waiting: OnceLock::new(),
         });
@@ -103,23 +103,27 @@ impl Harness {
         }
     }
 
-    /// The time of so many rounds, from just before the publishers are let go until the last subscriber has, or knows to
-    /// be lost, the last message.
+    /// The time of `rounds` rounds, from just before the publishers start until the last subscriber has received the last
+    /// message or learned that it is lost.
     pub(crate) fn run(&mut self, rounds: u64) -> Duration {
         self.published += rounds * self.shared.pace.round();
-        self.shared.outcome().through = 0;
+        self.shared.outcome().completed = 0;
         let started = Instant::now();
-        self.shared.tell(rounds, false);
+        self.shared.send(rounds, false);
         let mut outcome = self.shared.outcome();
-        while outcome.through < self.shared.subscribers {
-            outcome = self.shared.over.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+        while outcome.completed < self.shared.subscribers {
+            outcome = self
+                .shared
+                .all_completed
+                .wait(outcome)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         outcome.at.duration_since(started)
     }
 
-    /// Ends the threads, checks that each subscriber accounts for every message once, and returns the part that was lost.
+    /// Ends the threads, checks that each subscriber accounts for every message once, and returns the fraction that was lost.
     pub(crate) fn stop(self) -> f64 {
-        self.shared.tell(0, true);
+        self.shared.send(0, true);
         for publisher in self.publishers {
             publisher.join().expect("a publisher's thread");
         }
@@ -130,7 +134,7 @@ impl Harness {
             assert_eq!(
                 counts.position(),
                 self.published,
-                "messages received or known to be lost"
+                "messages received or reported as lost"
             );
             if counts.skipped == 0 {
                 assert_eq!(counts.sum, sum_of_numbers(0, self.published), "sum of the numbers");
@@ -142,21 +146,21 @@ impl Harness {
 }
 
 impl Shared {
-    fn tell(&self, rounds: u64, stop: bool) {
+    fn send(&self, rounds: u64, stop: bool) {
         let mut command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
         *command = Command {
             number: command.number + 1,
             rounds,
             stop,
         };
-        self.commanded.notify_all();
+        self.command_changed.notify_all();
     }
 
     /// Waits for the command after the one with this number.
     fn next_command(&self, number: u64) -> Command {
         let command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
         *self
-            .commanded
+            .command_changed
             .wait_while(command, |command| command.number == number)
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,7 +169,7 @@ impl Shared {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A subscriber has every message of a round; the last one lets the publishers go on.
+    /// Called by each subscriber that has every message of a round. The last one wakes the publishers.
     fn finish_round(&self) {
         let finished = self.finished.fetch_add(1, Ordering::AcqRel) + 1;
         if finished.is_multiple_of(self.subscribers as u64) {
@@ -175,7 +179,7 @@ impl Shared {
         }
     }
 
-    /// Returns when all subscribers have finished so many rounds.
+    /// Returns when all subscribers have finished this many rounds.
     fn wait_for_round(&self, rounds: u64) {
         while self.finished.load(Ordering::Acquire) < rounds * self.subscribers as u64 {
             thread::park();
@@ -225,10 +229,10 @@ fn subscribe(mut subscriber: impl Subscriber, shared: &Shared) -> Counts {
             }
         }
         let mut outcome = shared.outcome();
-        outcome.through += 1;
+        outcome.completed += 1;
         outcome.at = Instant::now();
-        if outcome.through == shared.subscribers {
-            shared.over.notify_one();
+        if outcome.completed == shared.subscribers {
+            shared.all_completed.notify_one();
         }
         drop(outcome);
         command = shared.next_command(command.number);

@@ -1,4 +1,4 @@
-//! How many events per second 32 writers append while each commit waits 2 ms for its flush.
+//! Events per second appended by 32 writers when each flush takes 2 ms longer.
 
 use throwaway_postgres::Server;
 
@@ -11,14 +11,14 @@ use doorbell_perf::table::{Align, Table};
 
 const WRITERS: usize = 32;
 
-/// What is done how.
+/// A way to append.
 struct Work {
     name: &'static str,
     candidate: Candidate,
     streams: usize,
     /// Events per append.
     batch: usize,
-    /// How many times the rate of the first work, pg-bus's, it should reach.
+    /// The least ratio of its rate to the first one, which is pg-bus's.
     target: Option<f64>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -
     Ok(())
 }
 
-/// One measurement in a database of its own.
+/// One measurement, in a database of its own.
 pub(super) fn one(
     server: &Server,
     options: &Options,

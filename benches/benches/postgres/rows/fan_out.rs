@@ -1,4 +1,4 @@
-//! One event to many subscribers: how long until the last one has it, and what that costs.
+//! One event to many subscribers: the time until the last one has it, and its cost.
 
 use std::collections::HashMap;
 
@@ -12,15 +12,15 @@ use doorbell_perf::bus::worker::publish::Load;
 use doorbell_perf::bus::worker::{Job, Worker, publish, subscribe};
 use doorbell_perf::table::{Align, Table};
 
-/// Connections that a process of doorbell or pg-bus has for other things than listening.
+/// Connections that a process of doorbell or pg-bus has besides its listener.
 const CONNECTIONS: u32 = 4;
-/// What the server's default limit of 100 leaves for everything else but listeners: less three for superusers, four for the
-/// publisher, and one to look on.
+/// Connections left for subscribers and pools under the server's default limit of 100: three are reserved for superusers, four
+/// are the publisher's, and one observes.
 const ALL_CONNECTIONS: u32 = 92;
 
-/// A situation.
+/// A load and its subscribers.
 #[derive(Clone, Copy, Debug)]
-struct Scene {
+struct Scenario {
     name: &'static str,
     subscribers: usize,
     streams: usize,
@@ -29,23 +29,23 @@ struct Scene {
     burst: usize,
 }
 
-const SCENES: &[Scene] = &[
-    scene("80 on one stream", 80, 1, 2_000, 500.0, 1),
-    scene("1,000 on one stream", 1_000, 1, 2_000, 500.0, 1),
-    scene("10,000 on one stream", 10_000, 1, 1_000, 250.0, 1),
-    scene("10,000 on 1,000 streams", 10_000, 1_000, 4_000, 500.0, 1),
-    scene("bursts of 1,000", 80, 1, 10_000, 1_000.0, 1_000),
+const SCENARIOS: &[Scenario] = &[
+    scenario("80 on one stream", 80, 1, 2_000, 500.0, 1),
+    scenario("1,000 on one stream", 1_000, 1, 2_000, 500.0, 1),
+    scenario("10,000 on one stream", 10_000, 1, 1_000, 250.0, 1),
+    scenario("10,000 on 1,000 streams", 10_000, 1_000, 4_000, 500.0, 1),
+    scenario("bursts of 1,000", 80, 1, 10_000, 1_000.0, 1_000),
 ];
 
-const fn scene(
+const fn scenario(
     name: &'static str,
     subscribers: usize,
     streams: usize,
     events: usize,
     rate: f64,
     burst: usize,
-) -> Scene {
-    Scene {
+) -> Scenario {
+    Scenario {
         name,
         subscribers,
         streams,
@@ -55,10 +55,10 @@ const fn scene(
     }
 }
 
-/// Where the events come from.
+/// Which process publishes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum From {
-    /// The process that holds the subscriptions, by the same bus.
+    /// The process that holds the subscriptions, through the same bus.
     Within,
     /// Another process.
     Without,
@@ -73,7 +73,7 @@ impl From {
     }
 }
 
-/// What one round found.
+/// The result of one round.
 #[derive(Clone, Debug)]
 struct Measured {
     outcome: subscribe::Outcome,
@@ -84,22 +84,29 @@ type Key = (&'static str, Candidate, From);
 
 pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -> Result<(), Failure> {
     let mut all: HashMap<Key, Vec<Measured>> = HashMap::new();
-    for scene in SCENES {
-        let takes_part = takes_part(scene);
-        let scene = if options.is_measuring() { *scene } else { small(*scene) };
+    for scenario in SCENARIOS {
+        let candidates = candidates(scenario);
+        let scenario = if options.is_measuring() {
+            *scenario
+        } else {
+            small(*scenario)
+        };
         for round in 0..options.rounds() {
             for from in [From::Without, From::Within] {
-                for &candidate in takes_part {
+                for &candidate in candidates {
                     eprintln!(
                         "fan_out: {}, from {}, {}, round {}",
-                        scene.name,
+                        scenario.name,
                         from.name(),
                         candidate.name(),
                         round + 1
                     );
-                    let measured = one(server, scene, candidate, from)?;
-                    report.count(format!("{}, {}", scene.name, candidate.name()), measured.outcome.errors);
-                    all.entry((scene.name, candidate, from)).or_default().push(measured);
+                    let measured = one(server, scenario, candidate, from)?;
+                    report.count(
+                        format!("{}, {}", scenario.name, candidate.name()),
+                        measured.outcome.errors,
+                    );
+                    all.entry((scenario.name, candidate, from)).or_default().push(measured);
                 }
             }
         }
@@ -109,9 +116,9 @@ pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -
     Ok(())
 }
 
-/// A figure of a measurement, and a peer's, and the most that doorbell may be of it.
+/// An upper bound for doorbell's figure divided by a peer's.
 struct Target {
-    scene: &'static str,
+    scenario: &'static str,
     figure: &'static str,
     of: fn(&Measured) -> f64,
     peer: Candidate,
@@ -130,14 +137,14 @@ const TARGETS: &[Target] = &[
 ];
 
 const fn target(
-    scene: &'static str,
+    scenario: &'static str,
     figure: &'static str,
     of: fn(&Measured) -> f64,
     peer: Candidate,
     most: f64,
 ) -> Target {
     Target {
-        scene,
+        scenario,
         figure,
         of,
         peer,
@@ -161,81 +168,81 @@ fn targets(all: &HashMap<Key, Vec<Measured>>, report: &mut Report) {
     for from in [From::Without, From::Within] {
         for target in TARGETS {
             let of = |candidate| {
-                all.get(&(target.scene, candidate, from))
+                all.get(&(target.scenario, candidate, from))
                     .map(|rounds| median(rounds.iter().map(target.of)))
             };
-            if let (Some(doorbell), Some(theirs)) = (of(Candidate::Doorbell), of(target.peer)) {
+            if let (Some(doorbell), Some(peer)) = (of(Candidate::Doorbell), of(target.peer)) {
                 let what = format!(
                     "{}: {} to {}'s, published by {}",
-                    target.scene,
+                    target.scenario,
                     target.figure,
                     target.peer.name(),
                     from.name()
                 );
-                report.at_most(what, target.most, doorbell / theirs);
+                report.at_most(what, target.most, doorbell / peer);
             }
         }
     }
-    for scene in SCENES {
-        let Some(rounds) = all.get(&(scene.name, Candidate::Doorbell, From::Without)) else {
+    for scenario in SCENARIOS {
+        let Some(rounds) = all.get(&(scenario.name, Candidate::Doorbell, From::Without)) else {
             continue;
         };
-        let reads = median(rounds.iter().map(|round| round.outcome.reads as f64)) / scene.events as f64;
-        let most = if scene.burst > 1 { 0.1 } else { 1.1 };
-        let what = format!("{}: reads per event and process", scene.name);
+        let reads = median(rounds.iter().map(|round| round.outcome.reads as f64)) / scenario.events as f64;
+        let most = if scenario.burst > 1 { 0.1 } else { 1.1 };
+        let what = format!("{}: reads per event and process", scenario.name);
         report.judge(what, format!("≤ {most}"), format!("{reads:.3}"), reads <= most);
         let connections = rounds
             .iter()
             .map(|round| round.outcome.connections)
             .max()
             .unwrap_or_default();
-        let (what, most) = (format!("{}: connections", scene.name), 1 + CONNECTIONS as usize);
+        let (what, most) = (format!("{}: connections", scenario.name), 1 + CONNECTIONS as usize);
         report.judge(what, format!("≤ {most}"), connections.to_string(), connections <= most);
     }
 }
 
-/// The same in little: one that only has to work.
-fn small(scene: Scene) -> Scene {
-    Scene {
-        subscribers: if scene.streams > 1 { 40 } else { 8 },
-        streams: scene.streams.min(20),
+/// A small version that only shows that everything works.
+fn small(scenario: Scenario) -> Scenario {
+    Scenario {
+        subscribers: if scenario.streams > 1 { 40 } else { 8 },
+        streams: scenario.streams.min(20),
         events: 40,
         rate: 500.0,
-        burst: scene.burst.min(20),
-        ..scene
+        burst: scenario.burst.min(20),
+        ..scenario
     }
 }
 
-fn takes_part(scene: &Scene) -> &'static [Candidate] {
-    // Every subscriber of the naive design has a connection.
-    if scene.subscribers <= 80 {
+fn candidates(scenario: &Scenario) -> &'static [Candidate] {
+    // Every subscriber of the naive design needs a connection.
+    if scenario.subscribers <= 80 {
         &[Candidate::Doorbell, Candidate::PgBus, Candidate::Naive]
     } else {
         &[Candidate::Doorbell, Candidate::PgBus]
     }
 }
 
-fn one(server: &Server, scene: Scene, candidate: Candidate, from: From) -> Result<Measured, Failure> {
+fn one(server: &Server, scenario: Scenario, candidate: Candidate, from: From) -> Result<Measured, Failure> {
     let database = servers::database(server)?;
     let load = Load {
-        streams: scene.streams,
+        streams: scenario.streams,
         first: 0,
-        events: scene.events,
-        rate: scene.rate,
-        burst: scene.burst,
+        events: scenario.events,
+        rate: scenario.rate,
+        burst: scenario.burst,
     };
     let mut subscriber = Worker::start(&Job::Subscribe(subscribe::Job {
         candidate,
         url: server.url_for(&database),
         port: server.port(),
         connections: if candidate == Candidate::Naive {
-            ALL_CONNECTIONS - scene.subscribers as u32
+            ALL_CONNECTIONS - scenario.subscribers as u32
         } else {
             CONNECTIONS
         },
-        subscribers: scene.subscribers,
+        subscribers: scenario.subscribers,
         load,
-        warm_up: scene.events / 10,
+        warm_up: scenario.events / 10,
         publishes: from == From::Within,
         times_each: false,
     }))?;
@@ -272,16 +279,16 @@ fn figures(all: &HashMap<Key, Vec<Measured>>, report: &mut Report) {
         ("CPU s", Align::Right),
         ("MiB", Align::Right),
     ]);
-    for scene in SCENES {
+    for scenario in SCENARIOS {
         for from in [From::Without, From::Within] {
-            for &candidate in takes_part(scene) {
-                let Some(rounds) = all.get(&(scene.name, candidate, from)) else {
+            for &candidate in candidates(scenario) {
+                let Some(rounds) = all.get(&(scenario.name, candidate, from)) else {
                     continue;
                 };
                 let of = |figure: &dyn Fn(&Measured) -> f64| median(rounds.iter().map(figure));
-                let per_event = |count: f64| format!("{:.2}", count / scene.events as f64);
+                let per_event = |count: f64| format!("{:.2}", count / scenario.events as f64);
                 table.row(&[
-                    scene.name.to_owned(),
+                    scenario.name.to_owned(),
                     from.name().to_owned(),
                     candidate.name().to_owned(),
                     format!("{:.2}", of(&|round| round.outcome.last.quantile_millis(0.5))),

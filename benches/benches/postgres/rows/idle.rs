@@ -1,4 +1,4 @@
-//! Ten thousand subscriptions while nothing happens.
+//! Ten thousand idle subscriptions.
 
 use throwaway_postgres::Server;
 
@@ -9,23 +9,23 @@ use doorbell_perf::bus::candidates::{Candidate, Failure};
 use doorbell_perf::bus::worker::{Job, Worker, idle};
 use doorbell_perf::table::{Align, Table};
 
-/// Ten thousand connections are more than any server has.
-const TAKE_PART: &[Candidate] = &[Candidate::Doorbell, Candidate::PgBus];
+/// The naive design would need ten thousand connections.
+const CANDIDATES: &[Candidate] = &[Candidate::Doorbell, Candidate::PgBus];
 
 pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -> Result<(), Failure> {
     let subscribers = if options.is_measuring() { 10_000 } else { 100 };
     let mut table = Table::new(&[
         ("subscribers", Align::Left),
         ("bus", Align::Left),
-        ("they hold, MiB", Align::Right),
-        ("all, MiB", Align::Right),
+        ("subscriptions, MiB", Align::Right),
+        ("process, MiB", Align::Right),
         ("CPU, % of a core", Align::Right),
         ("connections", Align::Right),
         ("reads", Align::Right),
         ("transactions", Align::Right),
     ]);
     for streams in [1, subscribers / 10] {
-        for &candidate in TAKE_PART {
+        for &candidate in CANDIDATES {
             eprintln!("idle: {subscribers} on {streams}, {}", candidate.name());
             let database = servers::database(server)?;
             let worker = Worker::start(&Job::Idle(idle::Job {
@@ -55,7 +55,7 @@ pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -
                     format!("{:.1} MiB", outcome.held),
                     outcome.held <= 64.0,
                 );
-                // A heartbeat and a sweep every few seconds are all that is to be done.
+                // The bus only sends a heartbeat and sweeps, every few seconds.
                 report.judge(
                     format!("{what}: processor"),
                     "≤ 1 %",

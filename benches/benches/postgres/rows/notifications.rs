@@ -1,4 +1,4 @@
-//! What ringing costs those candidate append: the same appends with bells and without, in turns.
+//! What notifications cost callers that append: the same appends with and without notifications, in turns.
 
 use throwaway_postgres::Server;
 
@@ -11,7 +11,7 @@ use doorbell_perf::table::{Align, Table};
 /// Each has a stream of its own.
 const WRITERS: [usize; 3] = [1, 8, 32];
 
-/// With bells, the rate should be at least this part of the rate without.
+/// `target` is the least ratio of the rate with notifications to the rate without.
 pub(crate) fn measure(
     server: &Server,
     flush: &str,
@@ -21,9 +21,9 @@ pub(crate) fn measure(
 ) -> Result<(), Failure> {
     let mut table = Table::new(&[
         ("writers", Align::Right),
-        ("bells", Align::Left),
+        ("notification", Align::Left),
         ("events/s", Align::Right),
-        ("part of the rate without", Align::Right),
+        ("to the rate without", Align::Right),
     ]);
     for writers in WRITERS {
         let mut rates = [Vec::new(), Vec::new(), Vec::new()];
@@ -33,13 +33,13 @@ pub(crate) fn measure(
                 Candidate::Doorbell,
                 Candidate::NotifyInTransaction,
             ];
-            // Whoever comes later finds another server: fuller tables, or a log that was just cut.
+            // A later turn finds a different server: fuller tables, or a write-ahead log that was just recycled.
             if round % 2 == 1 {
                 turns.reverse();
             }
             for candidate in turns {
                 eprintln!(
-                    "bells: {flush} flush, {writers} writers, {}, round {}",
+                    "notifications: {flush} flush, {writers} writers, {}, round {}",
                     candidate.name(),
                     round + 1
                 );
@@ -54,12 +54,12 @@ pub(crate) fn measure(
                 rates[place.expect("one of the three")].push(outcome.rate);
             }
         }
-        let [without, after, inside] = &rates;
+        let [without, after, in_transaction] = &rates;
         let part = |rates: &[f64]| median(rates.iter().zip(without).map(|(with, without)| with / without));
         for (name, rates) in [
             ("none", without),
             ("after the commit", after),
-            ("in the transaction", inside),
+            ("in the transaction", in_transaction),
         ] {
             table.row(&[
                 writers.to_string(),
@@ -69,11 +69,11 @@ pub(crate) fn measure(
             ]);
         }
         report.at_least(
-            format!("appends with bells to appends without, {writers} writers, {flush} flush"),
+            format!("appends with notifications to appends without, {writers} writers, {flush} flush"),
             target,
             part(after),
         );
     }
-    report.section(format!("What bells cost, {flush} flush"), &table);
+    report.section(format!("What notifications cost, {flush} flush"), &table);
     Ok(())
 }

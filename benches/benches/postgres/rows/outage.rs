@@ -1,4 +1,4 @@
-//! How long until everybody is up to date after the server has been away, and how long until a frozen one is noticed.
+//! The time until all subscribers have caught up after a crash of the server, and until a frozen server is detected.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -
     }
     let longest = seconds.iter().copied().fold(0.0, f64::max);
     table.row(&[
-        "everybody has caught up after a crash".to_owned(),
+        "all subscribers have caught up after a crash".to_owned(),
         format!("{:.2}", median(seconds)),
         format!("{longest:.2}"),
     ]);
@@ -36,17 +36,17 @@ pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -
         format!("{longest:.2} s"),
         longest <= 1.0,
     );
-    // It takes its time: once is enough.
+    // Takes long; once is enough.
     if options.is_measuring() {
         eprintln!("outage: a frozen server");
-        let seconds = noticed(server)?;
+        let seconds = detection(server)?;
         table.row(&[
-            "a frozen server is noticed".to_owned(),
+            "a frozen server is detected".to_owned(),
             format!("{seconds:.2}"),
             format!("{seconds:.2}"),
         ]);
         report.judge(
-            "a frozen server is noticed",
+            "a frozen server is detected",
             "≤ 15 s",
             format!("{seconds:.1} s"),
             seconds <= 15.0,
@@ -56,9 +56,9 @@ pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -
     Ok(())
 }
 
-/// Every stream gets an event; then every stream gets another one, of which nobody is told, and the server crashes and comes
-/// back. Seconds from when it takes connections until everybody has everything: they have to connect again, and to find the
-/// second event by themselves.
+/// Every stream gets an event, then another one without a notification; then the server crashes and restarts. Returns the
+/// seconds from the time when it accepts connections until every subscriber has both events: subscribers must reconnect, and
+/// find the second event without a notification.
 fn catch_up(server: &Server, options: &Options, report: &mut Report) -> Result<f64, Failure> {
     let streams = if options.is_measuring() { 100 } else { 10 };
     let database = servers::database(server)?;
@@ -99,12 +99,12 @@ fn catch_up(server: &Server, options: &Options, report: &mut Report) -> Result<f
     let back = timed_event::now();
     let outcome: subscribe::Outcome = subscriber.outcome()?;
     report.count("outage", outcome.errors);
-    // A sweep that came just before the crash leaves nothing to find.
+    // A sweep just before the crash may have found the events already.
     Ok(Duration::from_nanos(outcome.finished_at.saturating_sub(back)).as_secs_f64())
 }
 
-/// Seconds from when all processes of the server stand still until the bus says that something is wrong, with its default settings.
-fn noticed(server: &Server) -> Result<f64, Failure> {
+/// Seconds from freezing all server processes until the bus reports that it is unhealthy, with its default settings.
+fn detection(server: &Server) -> Result<f64, Failure> {
     let database = servers::database(server)?;
     let mut worker = Worker::start(&Job::DetectOutage(detect_outage::Job {
         candidate: Candidate::Doorbell,

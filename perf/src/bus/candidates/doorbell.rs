@@ -12,25 +12,25 @@ use super::{Bus, Failure};
 use crate::bus::delivery_tracker::SubscriberTracker;
 use crate::bus::timed_event::TimedEvent;
 
-/// Whether and how a bell goes with an append.
+/// Whether and when an append notifies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NotifyQueue {
-    /// After the commit, by the bus: what the bus does unless told otherwise.
+pub enum Notify {
+    /// After the commit, by the bus. This is its default.
     After,
-    /// In the transaction, which holds up every other commit that rings, in the whole server.
+    /// In the transaction, which serializes all notifying commits of the server.
     InTransaction,
-    /// None: a store without a bus.
+    /// Never: a store without a bus.
     Off,
 }
 
 pub struct Doorbell {
     store: Arc<PostgresStore<TimedEvent>>,
     bus: Option<DistributedBus<TimedEvent>>,
-    bells: NotifyQueue,
+    notify: Notify,
 }
 
 impl Doorbell {
-    pub async fn connect(url: &str, connections: u32, bells: NotifyQueue) -> Result<Self, Failure> {
+    pub async fn connect(url: &str, connections: u32, notify: Notify) -> Result<Self, Failure> {
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .test_before_acquire(false)
@@ -38,14 +38,14 @@ impl Doorbell {
             .await?;
         let store = Arc::new(PostgresStore::<TimedEvent>::builder().build(pool.clone()));
         store.migrate().await?;
-        let bus = match bells {
-            NotifyQueue::Off => None,
-            // One pool for the store and the bells.
-            NotifyQueue::After | NotifyQueue::InTransaction => {
+        let bus = match notify {
+            Notify::Off => None,
+            // One pool for the store and the notifications.
+            Notify::After | Notify::InTransaction => {
                 Some(DistributedBus::builder(store.clone()).pool(pool).connect().await?)
             }
         };
-        Ok(Self { store, bus, bells })
+        Ok(Self { store, bus, notify })
     }
 
     fn bus(&self) -> Result<&DistributedBus<TimedEvent>, Failure> {
@@ -55,10 +55,10 @@ impl Doorbell {
     }
 }
 
-/// Without a number: the store gives it.
-fn unstamped(mut timed_event: TimedEvent) -> TimedEvent {
-    timed_event.number = 0;
-    timed_event
+/// Without a number: the store assigns it.
+fn unstamped(mut event: TimedEvent) -> TimedEvent {
+    event.number = 0;
+    event
 }
 
 #[async_trait]
@@ -72,10 +72,10 @@ impl Bus for Doorbell {
         for (mut subscription, mut tracker) in subscriptions {
             subscription.ready().await?;
             tokio::spawn(async move {
-                // What else may come shows as a gap in the numbers.
+                // Any other item shows as a gap in the numbers.
                 while let Some(item) = subscription.recv().await {
-                    if let BusEvent::Event(timed_event) = item {
-                        tracker.take(timed_event.number, timed_event.sent);
+                    if let BusEvent::Event(event) = item {
+                        tracker.take(event.number, event.sent);
                     }
                 }
             });
@@ -83,19 +83,19 @@ impl Bus for Doorbell {
         Ok(())
     }
 
-    async fn publish(&self, timed_event: TimedEvent) -> Result<(), Failure> {
-        let timed_event = unstamped(timed_event);
-        match (self.bells, &self.bus) {
-            (NotifyQueue::After, Some(bus)) => {
-                bus.append_and_publish(timed_event).await?;
+    async fn publish(&self, event: TimedEvent) -> Result<(), Failure> {
+        let event = unstamped(event);
+        match (self.notify, &self.bus) {
+            (Notify::After, Some(bus)) => {
+                bus.append_and_publish(event).await?;
             }
-            (NotifyQueue::InTransaction, _) => {
+            (Notify::InTransaction, _) => {
                 // One statement is one transaction.
                 let mut connection = self.store.pool().acquire().await?;
-                self.store.append_in_notifying(&mut connection, timed_event).await?;
+                self.store.append_in_notifying(&mut connection, event).await?;
             }
             _ => {
-                self.store.append(timed_event).await?;
+                self.store.append(event).await?;
             }
         }
         Ok(())
@@ -120,7 +120,7 @@ impl Bus for Doorbell {
     async fn healthy(&self) {
         if let Some(bus) = &self.bus {
             let mut changes = bus.health_changes();
-            // Ends with the bus, too, and then nothing will be well.
+            // Also ends when the bus ends.
             changes.wait_for(|health| health.state == BusState::Live).await.ok();
         }
     }
@@ -129,7 +129,7 @@ impl Bus for Doorbell {
         match &self.bus {
             Some(bus) => {
                 let mut changes = bus.health_changes();
-                // Ends with the bus, too, and that is unhealthy.
+                // Also ends when the bus ends, which is unhealthy.
                 changes.wait_for(|health| health.state != BusState::Live).await.ok();
             }
             None => future::pending().await,

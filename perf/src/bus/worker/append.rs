@@ -1,4 +1,4 @@
-//! Appends as fast as it can.
+//! Appends as fast as possible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use crate::latencies::Latencies;
 pub struct Job {
     pub candidate: Candidate,
     pub url: String,
-    /// Each appends one after another.
+    /// Each has one append in flight.
     pub writers: usize,
-    /// Writers take turns with these.
+    /// Writers share these evenly.
     pub streams: usize,
     /// Events per append.
     pub batch: usize,
-    /// How long, after a tenth of it that does not count.
+    /// The duration, after a warm-up of a tenth of it.
     pub seconds: f64,
 }
 
@@ -34,11 +34,11 @@ pub struct Outcome {
 }
 
 pub async fn run(job: Job) -> Result<Outcome, Failure> {
-    // One for each writer, and one for the bells.
+    // One for each writer, and one for notifications.
     let bus = Arc::new(job.candidate.connect(&job.url, u32::try_from(job.writers)? + 1).await?);
     worker::ready().await?;
 
-    // Relaxed, all of them: the flags only have to be seen soon, and the count is read when its writers have been joined.
+    // Relaxed: the flags only have to be seen soon, and the count is approximate by one append per writer.
     let (counts, ends) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let done = Arc::new(AtomicU64::new(0));
     let mut writers = Vec::new();
@@ -54,7 +54,7 @@ pub async fn run(job: Job) -> Result<Outcome, Failure> {
             let mut times = Latencies::default();
             while !ends.load(Ordering::Relaxed) {
                 let begun = Instant::now();
-                // Without a number: the store gives it.
+                // Without a number: the store assigns it.
                 if job.batch == 1 {
                     bus.publish(TimedEvent::now(&stream, 0)).await?;
                 } else {

@@ -1,4 +1,4 @@
-//! Waits until a bus notices that its server is in unhealthy.
+//! Waits until a bus reports that it is unhealthy.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub struct Job {
     pub url: String,
 }
 
-/// When it noticed, in nanoseconds since 1970.
+/// Returns the time of the report, in nanoseconds since 1970.
 pub async fn run(job: Job) -> Result<u64, Failure> {
     const CONNECTIONS: u32 = 4;
     let bus = job.candidate.connect(&job.url, CONNECTIONS).await?;

@@ -1,4 +1,4 @@
-//! Holds subscriptions while nothing happens.
+//! Holds idle subscriptions.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ pub struct Job {
 
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Processor time per second, as a part of one core.
+    /// Processor time per second, as a fraction of one core.
     pub cpu: f64,
-    /// What the subscriptions hold, in MiB: the process with them less the process with a connected bus.
+    /// Memory of the subscriptions, in MiB: the process with them minus the process with a connected bus.
     pub held: f64,
-    /// What the process holds in all, in MiB.
+    /// Resident memory of the process, in MiB.
     pub resident: f64,
     pub connections: usize,
-    /// Reads of the store meanwhile, by the bus's own count.
+    /// Reads of the store meanwhile, as the bus counts.
     pub reads: u64,
 }
 
@@ -36,10 +36,10 @@ pub async fn run(job: Job) -> Result<Outcome, Failure> {
     const CONNECTIONS: u32 = 4;
     let bus = job.candidate.connect(&job.url, CONNECTIONS).await?;
     let before = process::resident();
-    let delivery_tracker = DeliveryTracker::new(job.streams, job.subscribers, 0, 0, false);
+    let deliveries = DeliveryTracker::new(job.streams, job.subscribers, 0, 0, false);
     let trackers = (0..job.subscribers).map(|subscriber| {
         let stream = subscriber % job.streams;
-        (stream_name(stream), delivery_tracker.tracker(stream))
+        (stream_name(stream), deliveries.tracker(stream))
     });
     bus.subscribe(trackers.collect()).await?;
     worker::ready().await?;

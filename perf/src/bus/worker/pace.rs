@@ -1,4 +1,4 @@
-//! Publishes on a schedule that nothing delays, with the time at which each event was due, and says how late it was.
+//! Publishes on a schedule that does not drift, and measures how late each append began.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,14 +16,14 @@ use crate::latencies::Latencies;
 pub struct Job {
     pub candidate: Candidate,
     pub url: String,
-    /// Events go round the streams.
+    /// Events are spread over the streams in turns.
     pub streams: usize,
     pub events: usize,
-    /// How late the first events are is not told.
+    /// The first events are published, but not timed.
     pub warm_up: usize,
     /// Events per second.
     pub rate: f64,
-    /// Each appends to streams of its own, one event after another, and has a connection.
+    /// Each has streams of its own, one append in flight, and a connection.
     pub writers: usize,
 }
 
@@ -33,9 +33,9 @@ struct Due {
     at: u64,
 }
 
-/// How long after their time appends have begun.
+/// Returns how long after its due time each append began.
 pub async fn run(job: Job) -> Result<Latencies, Failure> {
-    // One for each writer, and one for the bells.
+    // One for each writer, and one for notifications.
     let bus: Arc<dyn Bus> = job
         .candidate
         .connect(&job.url, u32::try_from(job.writers)? + 1)
@@ -48,7 +48,7 @@ pub async fn run(job: Job) -> Result<Latencies, Failure> {
         writers.push(tokio::spawn(write(Arc::clone(&bus), job.streams, job.warm_up, due)));
     }
     worker::ready().await?;
-    // A thread: the timers of the runtime are good to a millisecond only.
+    // On a thread, because timers of the runtime have a resolution of a millisecond.
     let clock = tokio::task::spawn_blocking(move || keep_time(&job, &queues));
     let mut late = Latencies::default();
     for writer in writers {
@@ -59,7 +59,7 @@ pub async fn run(job: Job) -> Result<Latencies, Failure> {
     Ok(late)
 }
 
-/// Hands out the events as they become due; a late one delays none after it.
+/// Sends the events to the writers as they become due. A late event does not delay later ones.
 fn keep_time(job: &Job, queues: &[UnboundedSender<Due>]) {
     let (begun, begun_at) = (Instant::now(), timed_event::now());
     for event in 0..job.events {
@@ -68,7 +68,7 @@ fn keep_time(job: &Job, queues: &[UnboundedSender<Due>]) {
         let at = begun_at + u64::try_from(offset.as_nanos()).expect("less than 500 years");
         let queue = &queues[event % job.streams % queues.len()];
         if queue.send(Due { event, at }).is_err() {
-            return; // the writer has failed, and says so
+            return; // the writer failed and returns the error
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::bus::candidates::{Bus, Candidate, Failure};
 use crate::bus::timed_event::{TimedEvent, stream_name};
 use crate::bus::worker;
 
-/// How many connections a publisher may have.
+/// Connections of a publisher.
 const CONNECTIONS: u32 = 4;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,12 +23,12 @@ pub struct Job {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Load {
     pub streams: usize,
-    /// The first event; they are counted through all streams from 0.
+    /// The first event. Events are counted from 0 over all streams.
     pub first: usize,
     pub events: usize,
     /// Events per second. The schedule is fixed at the start: a late event does not delay those after it.
     pub rate: f64,
-    /// How many are published at once.
+    /// Events published in one batch.
     pub burst: usize,
 }
 
@@ -39,7 +39,7 @@ pub async fn run(job: Job) -> Result<(), Failure> {
     bus.flush().await
 }
 
-/// Publishes one after another, or burst after burst, round the streams.
+/// Publishes events or bursts one after another, to the streams in turns.
 pub async fn publish(bus: &dyn Bus, load: Load) -> Result<(), Failure> {
     let begun = Instant::now();
     let end = load.first + load.events;

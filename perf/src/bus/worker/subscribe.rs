@@ -1,4 +1,4 @@
-//! Holds subscriptions and takes down what arrives.
+//! Holds subscriptions and records what arrives.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::bus::worker::publish::{self, Load};
 use crate::bus::{process, worker};
 use crate::latencies::Latencies;
 
-/// Without a delivery for so long, what has not arrived is lost.
+/// After this long without a delivery, events that have not arrived are lost.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,13 +19,13 @@ pub struct Job {
     pub candidate: Candidate,
     pub url: String,
     pub port: u16,
-    /// How many connections the bus may have for other things than listening.
+    /// Connections that the bus may have besides its listener.
     pub connections: u32,
     pub subscribers: usize,
     pub load: Load,
     /// The first events are checked, but not timed.
     pub warm_up: usize,
-    /// Whether this process publishes, too, by the same bus.
+    /// Whether this process also publishes, through the same bus.
     pub publishes: bool,
     /// Whether every delivery is timed, or only the last one of each event.
     pub times_each: bool,
@@ -50,11 +50,10 @@ pub struct Outcome {
 pub async fn run(job: Job) -> Result<Outcome, Failure> {
     let bus = job.candidate.connect(&job.url, job.connections).await?;
     let load = job.load;
-    let delivery_tracker =
-        DeliveryTracker::new(load.streams, job.subscribers, load.events, job.warm_up, job.times_each);
+    let deliveries = DeliveryTracker::new(load.streams, job.subscribers, load.events, job.warm_up, job.times_each);
     let trackers = (0..job.subscribers).map(|subscriber| {
         let stream = subscriber % load.streams;
-        (stream_name(stream), delivery_tracker.tracker(stream))
+        (stream_name(stream), deliveries.tracker(stream))
     });
     bus.subscribe(trackers.collect()).await?;
     worker::ready().await?;
@@ -64,23 +63,20 @@ pub async fn run(job: Job) -> Result<Outcome, Failure> {
         publish::publish(&*bus, load).await?;
     }
     let mut before = u64::MAX;
-    while tokio::time::timeout(PATIENCE, delivery_tracker.finished())
-        .await
-        .is_err()
-    {
-        if delivery_tracker.deliveries() == before {
+    while tokio::time::timeout(PATIENCE, deliveries.finished()).await.is_err() {
+        if deliveries.deliveries() == before {
             break;
         }
-        before = delivery_tracker.deliveries();
+        before = deliveries.deliveries();
     }
     Ok(Outcome {
-        errors: delivery_tracker.errors(),
+        errors: deliveries.errors(),
         cpu: (process::cpu() - cpu).as_secs_f64(),
         resident: process::resident(),
         connections: process::connections(job.port),
         reads: bus.reads() - reads,
-        finished_at: delivery_tracker.finished_at(),
-        each: delivery_tracker.each_delivery(),
-        last: delivery_tracker.last_deliveries(),
+        finished_at: deliveries.finished_at(),
+        each: deliveries.each_delivery(),
+        last: deliveries.last_deliveries(),
     })
 }
