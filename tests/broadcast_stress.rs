@@ -1,48 +1,54 @@
 //! The drop-in on a runtime and on threads: every receiver accounts for every message.
 
-use std::collections::HashMap;
 use std::thread;
 
 use doorbell::broadcast::error::RecvError;
 use doorbell::broadcast::{self, Receiver};
 use doorbell::ring::Wake;
+use testkit::account::{Account, Holes, Sequence};
 use testkit::threads::{join_all, must_end};
 
 const SENDERS: u64 = 3;
 const EACH: u64 = 5_000;
 
-/// What a receiver got: messages, messages missed, and the latest number of each sender.
-#[derive(Default)]
-struct Account {
-    received: u64,
-    missed: u64,
-    latest: HashMap<u64, u64>,
+/// What a receiver got.
+struct Receipts {
+    messages: Sequence,
+    /// The numbers of each sender, some of which are missed.
+    senders: Account<u64>,
 }
 
-impl Account {
-    /// False at the end.
-    fn enter(&mut self, result: Result<(u64, u64), RecvError>) -> bool {
+impl Receipts {
+    fn new() -> Self {
+        Self {
+            messages: Sequence::after(0),
+            senders: Account::new(Sequence::from_first().holes(Holes::Allowed)),
+        }
+    }
+
+    /// Records the result of one receive. False at the end.
+    fn record(&mut self, result: Result<(u64, u64), RecvError>) -> bool {
         match result {
             Ok((sender, number)) => {
-                self.received += 1;
-                let before = self.latest.insert(sender, number);
-                assert!(before < Some(number), "sender {sender}: {number} after {before:?}");
+                self.messages.received_unnumbered();
+                self.senders.stream(&sender).received(number);
             }
-            Err(RecvError::Lagged(skipped)) => self.missed += skipped,
+            Err(RecvError::Lagged(skipped)) => self.messages.skipped_next(skipped),
             Err(RecvError::Closed) => return false,
         }
         true
     }
 
     fn check(&self) {
-        assert_eq!(self.received + self.missed, SENDERS * EACH);
+        self.senders.assert_sound("the senders");
+        assert_eq!(self.messages.counts().accounted(), SENDERS * EACH);
     }
 }
 
-async fn account(mut rx: Receiver<(u64, u64)>) -> Account {
-    let mut account = Account::default();
-    while account.enter(rx.recv().await) {}
-    account
+async fn receive(mut rx: Receiver<(u64, u64)>) -> Receipts {
+    let mut receipts = Receipts::new();
+    while receipts.record(rx.recv().await) {}
+    receipts
 }
 
 fn on_a_runtime(capacity: usize, wake: Wake) {
@@ -55,7 +61,7 @@ fn on_a_runtime(capacity: usize, wake: Wake) {
             let (tx, first) = broadcast::channel_with(capacity, wake);
             let mut receivers: Vec<_> = (0..20).map(|_| tx.subscribe()).collect();
             receivers.push(first);
-            let tasks: Vec<_> = receivers.into_iter().map(|rx| tokio::spawn(account(rx))).collect();
+            let tasks: Vec<_> = receivers.into_iter().map(|rx| tokio::spawn(receive(rx))).collect();
             let senders = (0..SENDERS).map(|sender| {
                 let tx = tx.clone();
                 tokio::spawn(async move {
@@ -96,9 +102,9 @@ fn threads_account_for_every_message() {
         let receivers = [first, tx.subscribe(), tx.subscribe()];
         let readers = receivers.map(|mut rx| {
             thread::spawn(move || {
-                let mut account = Account::default();
-                while account.enter(rx.blocking_recv()) {}
-                account
+                let mut receipts = Receipts::new();
+                while receipts.record(rx.blocking_recv()) {}
+                receipts
             })
         });
         let senders = (0..SENDERS).map(|sender| {
@@ -111,8 +117,8 @@ fn threads_account_for_every_message() {
         });
         join_all(senders.collect::<Vec<_>>());
         drop(tx);
-        for account in join_all(readers) {
-            account.check();
+        for receipts in join_all(readers) {
+            receipts.check();
         }
     });
 }

@@ -1,11 +1,6 @@
 //! What the clustered bus delivers, against a real server that nothing is wrong with.
 
-#[path = "bus_support/mod.rs"]
-mod support;
-
-#[path = "listen_support/proxy.rs"]
-#[allow(dead_code, reason = "the listener's tests use the rest")]
-mod proxy;
+mod bus_support;
 
 #[path = "bus_delivery/bells.rs"]
 mod bells;

@@ -1,7 +1,6 @@
 //! Another server in the server's place: poolers, standbys, promotions, restored dumps.
 
-#[path = "bus_support/mod.rs"]
-mod support;
+mod bus_support;
 
 #[path = "bus_failover/elsewhere.rs"]
 mod elsewhere;

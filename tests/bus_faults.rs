@@ -1,7 +1,6 @@
 //! The bus while its server breaks: every event arrives, once and in order, whatever happens to the connections.
 
-#[path = "bus_support/mod.rs"]
-mod support;
+mod bus_support;
 
 #[path = "bus_faults/frozen.rs"]
 mod frozen;

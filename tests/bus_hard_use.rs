@@ -1,7 +1,6 @@
 //! The clustered bus in the hands of somebody who does everything at the wrong moment.
 
-#[path = "bus_support/mod.rs"]
-mod support;
+mod bus_support;
 
 #[path = "bus_hard_use/payloads.rs"]
 mod payloads;

@@ -1,27 +1,24 @@
 //! Code of the caller's that panics: only the call that runs it is hurt.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::UNIX_EPOCH;
 
 use doorbell::cluster::{ClusterEventPublisher, Resync};
 use futures::StreamExt;
+use testkit::panics::{may_panic, planned_panic};
+use testkit::tracked::{DropCounter, Tracked};
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod cluster_support;
 
 use cluster_support::{capacity, drain, poll};
 
-/// Panics without a message on the screen.
-fn planned() -> ! {
-    resume_unwind(Box::new("planned"))
-}
-
-/// Whether `call` panicked.
+/// Whether `call` made a planned panic.
 fn panics<R>(call: impl FnOnce() -> R) -> bool {
-    catch_unwind(AssertUnwindSafe(call)).is_err()
+    may_panic(call).is_none()
 }
 
 #[test]
@@ -29,7 +26,7 @@ fn build_panics_leave_a_void() {
     let publisher = ClusterEventPublisher::with_capacity(capacity(4));
     let mut stream = publisher.subscribe(0);
     publisher.emit(|meta| meta.cluster_seq);
-    assert!(panics(|| publisher.emit(|_| planned())));
+    assert!(panics(|| publisher.emit(|_| planned_panic())));
     assert_eq!(publisher.current_seq(), 3, "the number is used up");
     publisher.emit(|meta| meta.cluster_seq);
     assert_eq!(drain(&mut stream), [Ok(1), Ok(3)]);
@@ -43,68 +40,60 @@ async fn build_panic_wakes_who_waits_for_the_next() {
     tokio::task::yield_now().await;
     assert!(panics(|| publisher.emit(|_| {
         publisher.emit(|meta| meta.cluster_seq);
-        planned()
+        planned_panic()
     })));
     assert_eq!(reader.await.unwrap(), Some(Ok(2)));
 }
 
-/// An event whose clones can be told to panic.
+/// An event whose clones can be made to panic.
 #[derive(Debug)]
 struct Fragile {
-    seq: u64,
+    event: Tracked,
     breaks: Arc<AtomicBool>,
-    alive: Arc<AtomicU64>,
 }
 
 impl Fragile {
-    fn new(seq: u64, breaks: &Arc<AtomicBool>, alive: &Arc<AtomicU64>) -> Self {
-        alive.fetch_add(1, Ordering::Relaxed);
-        Self {
-            seq,
-            breaks: breaks.clone(),
-            alive: alive.clone(),
-        }
+    fn new(event: Tracked, breaks: &Arc<AtomicBool>) -> Self {
+        let breaks = breaks.clone();
+        Self { event, breaks }
     }
 }
 
 impl Clone for Fragile {
     fn clone(&self) -> Self {
         if self.breaks.load(Ordering::Relaxed) {
-            planned();
+            planned_panic();
         }
-        Self::new(self.seq, &self.breaks, &self.alive)
-    }
-}
-
-impl Drop for Fragile {
-    fn drop(&mut self) {
-        self.alive.fetch_sub(1, Ordering::Relaxed);
+        Self::new(self.event.clone(), &self.breaks)
     }
 }
 
 #[test]
 fn clone_panics_in_emit_leave_a_void_and_no_event() {
-    let (breaks, alive) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (breaks, counter) = (Arc::new(AtomicBool::new(false)), DropCounter::new());
     let publisher = ClusterEventPublisher::with_capacity(capacity(4));
     let mut stream = publisher.subscribe(0);
-    let emit = || publisher.emit(|meta| Fragile::new(meta.cluster_seq, &breaks, &alive));
+    let emit = || publisher.emit(|meta| Fragile::new(counter.value(meta.cluster_seq), &breaks));
     breaks.store(true, Ordering::Relaxed);
     assert!(panics(emit));
-    assert_eq!(alive.load(Ordering::Relaxed), 0);
+    assert_eq!(counter.alive(), 0);
     breaks.store(false, Ordering::Relaxed);
-    assert_eq!(emit().seq, 2);
-    let seen: Vec<_> = drain(&mut stream).into_iter().map(|item| item.unwrap().seq).collect();
+    assert_eq!(emit().event.id(), 2);
+    let seen: Vec<_> = drain(&mut stream)
+        .into_iter()
+        .map(|item| item.unwrap().event.id())
+        .collect();
     assert_eq!(seen, [2]);
     drop((stream, publisher));
-    assert_eq!(alive.load(Ordering::Relaxed), 0, "each is dropped once");
+    assert_eq!(counter.alive(), 0, "each is dropped once");
 }
 
 #[test]
 fn clone_panics_in_a_stream_have_received_nothing() {
-    let (breaks, alive) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (breaks, counter) = (Arc::new(AtomicBool::new(false)), DropCounter::new());
     let publisher = ClusterEventPublisher::with_capacity(capacity(4));
     let (mut stream, mut other) = (publisher.subscribe(0), publisher.subscribe(0));
-    publisher.emit(|meta| Fragile::new(meta.cluster_seq, &breaks, &alive));
+    publisher.emit(|meta| Fragile::new(counter.value(meta.cluster_seq), &breaks));
     breaks.store(true, Ordering::Relaxed);
     assert!(panics(|| poll(&mut stream)));
     breaks.store(false, Ordering::Relaxed);
@@ -112,7 +101,7 @@ fn clone_panics_in_a_stream_have_received_nothing() {
         let Poll::Ready(Some(Ok(event))) = poll(stream) else {
             panic!("the event is still there")
         };
-        assert_eq!(event.seq, 1);
+        assert_eq!(event.event.id(), 1);
     }
 }
 
@@ -125,7 +114,7 @@ fn clock_panics_use_no_number() {
             if clock.load(Ordering::Relaxed) {
                 UNIX_EPOCH
             } else {
-                planned()
+                planned_panic()
             }
         })
         .build()
@@ -141,9 +130,9 @@ fn clock_panics_use_no_number() {
 #[test]
 fn snapshot_panics_leave_nothing() {
     let publisher = ClusterEventPublisher::<u64>::with_capacity(capacity(4));
-    assert!(panics(|| publisher.splice(|_| planned())));
+    assert!(panics(|| publisher.splice(|_| planned_panic())));
     assert!(panics(|| futures::executor::block_on(
-        publisher.splice_async(async |_| planned())
+        publisher.splice_async(async |_| planned_panic())
     )));
     assert_eq!(publisher.subscriber_count(), 0);
 }
@@ -156,11 +145,11 @@ fn resync_goes_on_after_a_snapshot_that_panicked() {
         attempts += 1;
         assert!(attempts < 4);
         if attempts == 1 {
-            planned();
+            planned_panic();
         }
         async move {
             if attempts == 2 {
-                planned();
+                planned_panic();
             }
             seam.mark()
         }
@@ -182,7 +171,7 @@ struct Bomb {
 impl Drop for Bomb {
     fn drop(&mut self) {
         if self.armed && !std::thread::panicking() {
-            planned();
+            planned_panic();
         }
     }
 }

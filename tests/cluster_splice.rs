@@ -1,5 +1,5 @@
 //! The whole story in 10,000 random schedules: a service changes and emits, consoles splice, follow, lag and splice again, and at
-//! the end each holds exactly the state of the service. Steps of all parties alternate at random, also within a splice: before
+//! the end each holds exactly the state of the service. Steps of all parties alternate at rng, also within a splice: before
 //! the snapshot is read, and after. A reference says what each poll must answer, to the number.
 
 use std::cell::RefCell;
@@ -10,19 +10,20 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use doorbell::cluster::{ClusterEventPublisher, ClusterStreamLagged, Seam, Spliced};
+use testkit::random::{Rng, RngExt as _};
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod cluster_support;
 
-use cluster_support::{Change, Deltas, Random, Service, State, capacity, poll};
+use cluster_support::{Change, Deltas, Service, State, capacity, poll};
 
 const SCHEDULES: u64 = if cfg!(miri) { 50 } else { 10_000 };
 const STEPS: u64 = 60;
 
 /// Runs every schedule, and says which one failed.
-fn every_schedule(run: impl Fn(&mut Random)) {
+fn every_schedule(run: impl Fn(&mut Rng)) {
     for seed in 1..=SCHEDULES {
-        let outcome = catch_unwind(AssertUnwindSafe(|| run(&mut Random::new(seed))));
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(&mut Rng::with_seed(seed))));
         if let Err(panic) = outcome {
             eprintln!("in schedule {seed}");
             resume_unwind(panic);
@@ -80,8 +81,8 @@ enum Console {
 #[test]
 fn marked_consoles_hold_exactly_the_state() {
     let lags = RefCell::new(0);
-    every_schedule(|random| {
-        let size = 1 + random.below(8);
+    every_schedule(|rng| {
+        let size = 1 + rng.u64(..8);
         let service = Arc::new(Service::new(ClusterEventPublisher::with_capacity(capacity(
             size as usize,
         ))));
@@ -99,11 +100,11 @@ fn marked_consoles_hold_exactly_the_state() {
                 publisher.splice_async(snapshot).await
             })
         };
-        let mut consoles: Vec<_> = (0..1 + random.below(3)).map(|_| Console::Splicing(splice())).collect();
+        let mut consoles: Vec<_> = (0..1 + rng.u64(..3)).map(|_| Console::Splicing(splice())).collect();
         for _ in 0..STEPS {
-            if random.one_in(2) {
-                let value = random.below(1000);
-                if random.one_in(8) {
+            if rng.one_in(2) {
+                let value = rng.u64(..1000);
+                if rng.one_in(8) {
                     // The number is used up under the lock, and the state stays as it is.
                     let _state = service.lock();
                     let emit = || service.publisher.emit(|_| resume_unwind(Box::new("planned")));
@@ -115,7 +116,7 @@ fn marked_consoles_hold_exactly_the_state() {
                     assert_eq!(change.seq, history.0.len() as u64);
                 }
             } else {
-                let which = random.below(consoles.len() as u64) as usize;
+                let which = rng.u64(..consoles.len() as u64) as usize;
                 *lags.borrow_mut() += step(&mut consoles[which], &history, size, splice);
             }
         }
@@ -181,8 +182,8 @@ type Table = BTreeMap<u64, u64>;
 
 #[test]
 fn unmarked_consoles_with_idempotent_deltas_end_with_the_state() {
-    every_schedule(|random| {
-        let size = 1 + random.below(8) as usize;
+    every_schedule(|rng| {
+        let size = 1 + rng.u64(..8) as usize;
         let publisher = ClusterEventPublisher::with_capacity(capacity(size));
         let table = Arc::new(Mutex::new(Table::new()));
         // Each emitter has a key of its own; it changes the table first, and emits at some later step.
@@ -204,8 +205,8 @@ fn unmarked_consoles_with_idempotent_deltas_end_with_the_state() {
         let mut value = 0;
         let mut last_round = false;
         loop {
-            let emitter = random.below(owed.len() as u64) as usize;
-            if last_round || random.one_in(2) {
+            let emitter = rng.u64(..owed.len() as u64) as usize;
+            if last_round || rng.one_in(2) {
                 if let Some(set) = owed[emitter].take() {
                     publisher.emit(|_| set);
                 } else if !last_round {

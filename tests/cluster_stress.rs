@@ -6,6 +6,7 @@ use std::thread;
 use doorbell::cluster::{ClusterEventMeta, ClusterEventPublisher, Resync};
 use futures::StreamExt;
 use futures::executor::block_on;
+use testkit::account::{Account, Sequence};
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod cluster_support;
@@ -24,15 +25,14 @@ fn numbers_and_order_agree() {
             let mut stream = publisher.subscribe(0);
             thread::spawn(move || {
                 block_on(async {
-                    let mut next = vec![0; EMITTERS as usize];
-                    let mut seqs = Vec::new();
+                    let mut emitters = Account::<u64>::new(Sequence::at(0));
+                    let mut seqs = Sequence::after(0);
                     while let Some(item) = stream.next().await {
                         let (emitter, index, meta) = item.expect("everything fits");
-                        assert_eq!(index, next[emitter as usize], "the order of emitter {emitter}");
-                        next[emitter as usize] += 1;
-                        seqs.push(meta.cluster_seq);
+                        emitters.stream(&emitter).received(index);
+                        seqs.received(meta.cluster_seq);
                     }
-                    seqs
+                    (emitters, seqs)
                 })
             })
         })
@@ -55,8 +55,10 @@ fn numbers_and_order_agree() {
         emitter.join().unwrap();
     }
     for reader in readers {
-        let seqs = reader.join().unwrap();
-        assert!(seqs.into_iter().eq(1..=EMITTERS * EACH), "each number once, in order");
+        let (emitters, seqs) = reader.join().unwrap();
+        emitters.assert_sound("the emitters");
+        seqs.assert_sound("the sequence numbers");
+        assert_eq!(seqs.last(), EMITTERS * EACH);
     }
 }
 

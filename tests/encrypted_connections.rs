@@ -1,7 +1,6 @@
 //! The listener over TLS, in each of libpq's modes. Needs a server that was built with TLS.
 
-#[path = "listen_support/mod.rs"]
-mod support;
+mod listen_support;
 
 use std::path::PathBuf;
 
@@ -10,7 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use throwaway_postgres::Server;
 
-use support::notification;
+use listen_support::notification;
 
 /// A server with TLS, the file of the authority that signed its certificate, and that of another authority.
 struct Encrypted {

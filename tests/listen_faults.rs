@@ -1,10 +1,6 @@
 //! The listener against failing servers and connections.
 
-#[path = "listen_support/mod.rs"]
-mod support;
-
-#[path = "listen_support/proxy.rs"]
-mod proxy;
+mod listen_support;
 
 #[path = "listen_faults/acknowledgements.rs"]
 mod acknowledgements;

@@ -1,19 +1,19 @@
 //! The listener's log: one line per change of state, regardless of the number of attempts. One test, because the subscriber is
 //! global to the process.
 
-#[path = "listen_support/mod.rs"]
-mod support;
+mod listen_support;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use doorbell::listen::{ListenMultiplexer, ListenState};
+use testkit::within::within;
 use throwaway_postgres::{Server, Stop};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use support::{until, within};
+use listen_support::until;
 
 /// Records the listener's messages at `INFO` and above.
 #[derive(Clone, Default)]

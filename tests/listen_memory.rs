@@ -2,15 +2,15 @@
 //!
 //! Each test runs on one thread, whose allocations are counted.
 
-#[path = "listen_support/mod.rs"]
-mod support;
+mod listen_support;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use doorbell::listen::{ListenItem, ListenMultiplexer};
-use support::{next, within};
+use listen_support::next;
 use testkit::alloc::{CountingAllocator, live_bytes};
+use testkit::within::within;
 use throwaway_postgres::Database;
 
 #[global_allocator]

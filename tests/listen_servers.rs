@@ -1,7 +1,6 @@
 //! The listener against real servers and poolers. `listen_faults` tests failures, `encrypted_connections` tests TLS.
 
-#[path = "listen_support/mod.rs"]
-mod support;
+mod listen_support;
 
 #[path = "listen_servers/attempts.rs"]
 mod attempts;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use doorbell::cluster::{ClusterEvent, Text};
+use fastrand::Rng;
 
 use crate::service::Service;
 
@@ -30,7 +31,7 @@ pub(crate) struct Simulation {
     service: Arc<Service>,
     /// What follows from what has happened.
     due: VecDeque<Step>,
-    random: Random,
+    rng: Rng,
 }
 
 impl Simulation {
@@ -45,7 +46,7 @@ impl Simulation {
         Self {
             service,
             due,
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            rng: Rng::with_seed(seed),
         }
     }
 
@@ -75,7 +76,7 @@ impl Simulation {
             }
             Step::Adopt(shard) => self.adopt(shard),
             Step::Hire(worker) => {
-                let from = self.random.below(NAMESPACES.len());
+                let from = self.rng.usize(..NAMESPACES.len());
                 let namespaces = NAMESPACES[from..].iter().take(2).copied().map(Name::from).collect();
                 service.change(|meta| ClusterEvent::WorkerConnected {
                     meta,
@@ -103,7 +104,7 @@ impl Simulation {
     /// Some connected peer takes the shard, or tries to, or leaves it alone; then another has its turn.
     fn adopt(&mut self, shard: Name) {
         let Some(peer) = self.pick_peer(true) else { return };
-        let luck = self.random.below(10);
+        let luck = self.rng.usize(..10);
         self.service.change(|meta| match luck {
             0 => ClusterEvent::ShardAdoptionFailed {
                 meta,
@@ -130,7 +131,7 @@ impl Simulation {
 
     /// Something new.
     fn happen(&mut self) {
-        match self.random.below(10) {
+        match self.rng.usize(..10) {
             0 | 1 => self.lose_peer(),
             2 | 3 => {
                 if let Some(peer) = self.pick_peer(false) {
@@ -139,7 +140,7 @@ impl Simulation {
                 self.move_shard();
             }
             4 | 5 => self.lose_worker(),
-            6 if self.random.below(4) == 0 => self.take(Step::Restart),
+            6 if self.rng.usize(..4) == 0 => self.take(Step::Restart),
             _ => self.move_shard(),
         }
     }
@@ -162,7 +163,7 @@ impl Simulation {
             .filter(|(_, shard)| shard.owner.as_ref() == Some(&peer));
         let orphans: Vec<_> = orphans.map(|(name, _)| name.clone()).collect();
         drop(cluster);
-        let confirmations = 1 + self.random.below(connected - 1) as u32;
+        let confirmations = 1 + self.rng.usize(..connected - 1) as u32;
         self.service.change(|meta| ClusterEvent::PeerDisconnected {
             meta,
             peer: peer.clone(),
@@ -180,7 +181,7 @@ impl Simulation {
             .map(|(name, spaces)| (name.clone(), spaces.clone()))
             .collect();
         drop(cluster);
-        let Some((worker, namespaces)) = self.random.pick(&workers) else {
+        let Some((worker, namespaces)) = pick(&mut self.rng, &workers) else {
             return;
         };
         self.due.push_back(Step::Hire(worker.clone()));
@@ -193,7 +194,7 @@ impl Simulation {
 
     fn move_shard(&mut self) {
         let shards: Vec<_> = self.service.cluster().shards.keys().cloned().collect();
-        if let Some(shard) = self.random.pick(&shards) {
+        if let Some(shard) = pick(&mut self.rng, &shards) {
             self.adopt(shard);
         }
     }
@@ -203,22 +204,10 @@ impl Simulation {
         let peers = cluster.peers.iter().filter(|(_, peer)| peer.connected == connected);
         let peers: Vec<_> = peers.map(|(name, _)| name.clone()).collect();
         drop(cluster);
-        self.random.pick(&peers)
+        pick(&mut self.rng, &peers)
     }
 }
 
-/// Numbers good enough for a play.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % bound
-    }
-
-    fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
-        (!from.is_empty()).then(|| from[self.below(from.len())].clone())
-    }
+fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> Option<T> {
+    rng.choice(from).cloned()
 }

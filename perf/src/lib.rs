@@ -12,6 +12,4 @@ pub mod chaos;
 #[cfg(feature = "postgres")]
 pub mod child;
 pub mod latencies;
-#[cfg(feature = "postgres")]
-pub mod random;
 pub mod table;

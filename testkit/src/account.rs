@@ -201,10 +201,11 @@ impl Sequence {
 
     /// Moves on to `first + count`, if `first` is what may come next.
     fn advance(&mut self, first: u64, count: u64) -> bool {
-        let skipped_before = self.skipped_before;
-        let (_, next) = self
-            .span
-            .get_or_insert_with(|| (first.saturating_sub(skipped_before), first));
+        if self.span.is_none() && first < self.skipped_before {
+            self.differ(format!("{} skipped before {first}", self.skipped_before));
+        }
+        let start = first.saturating_sub(self.skipped_before);
+        let (_, next) = self.span.get_or_insert((start, first));
         let expected = *next;
         if first < expected {
             if first + 1 == expected {

@@ -1,10 +1,9 @@
 //! One side of the comparison, written once for both channels.
 
 use std::cell::Cell;
-use std::panic::resume_unwind;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Wake, Waker};
+
+use testkit::panics::planned_panic;
+use testkit::tracked::Tracked;
 
 thread_local! {
     static CLONES_PANIC: Cell<bool> = const { Cell::new(false) };
@@ -18,59 +17,16 @@ pub(crate) fn with_panicking_clones<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A value that counts its living instances.
+/// A message that is counted while it lives.
 #[derive(Debug)]
-pub(crate) struct Counted {
-    pub(crate) id: u64,
-    alive: Arc<AtomicUsize>,
-}
+pub(crate) struct Message(pub(crate) Tracked);
 
-impl Counted {
-    pub(crate) fn new(id: u64, alive: &Arc<AtomicUsize>) -> Self {
-        alive.fetch_add(1, Ordering::Relaxed);
-        Self {
-            id,
-            alive: alive.clone(),
-        }
-    }
-}
-
-impl Clone for Counted {
+impl Clone for Message {
     fn clone(&self) -> Self {
         if CLONES_PANIC.get() {
-            resume_unwind(Box::new("planned"));
+            planned_panic();
         }
-        Self::new(self.id, &self.alive)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.alive.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Records that it was woken.
-#[derive(Debug, Default)]
-pub(crate) struct Woken(AtomicBool);
-
-impl Woken {
-    pub(crate) fn waker(self: &Arc<Self>) -> Waker {
-        Waker::from(self.clone())
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn reset(&self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-}
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
+        Self(self.0.clone())
     }
 }
 
@@ -105,15 +61,16 @@ macro_rules! side {
     ($name:ident, $($broadcast:tt)+) => {
         mod $name {
             use crate::ops::Op;
-            use crate::side::{Counted, Seen, State, Woken, with_panicking_clones};
+            use crate::side::{Message, Seen, State, with_panicking_clones};
             use std::cell::Cell;
             use std::future::{Future, poll_fn};
             use std::panic::{AssertUnwindSafe, catch_unwind};
             use std::pin::{Pin, pin};
             use std::rc::Rc;
             use std::sync::Arc;
-            use std::sync::atomic::{AtomicUsize, Ordering};
             use std::task::{Context, Poll, Waker};
+            use testkit::tracked::DropCounter;
+            use testkit::wakers::WakeCounter;
             use $($broadcast)+::error::{RecvError, SendError, TryRecvError};
             use $($broadcast)+::{Receiver, Sender, WeakSender, channel};
 
@@ -121,7 +78,9 @@ macro_rules! side {
             struct Stays<H, R> {
                 future: Pin<Box<dyn Future<Output = (H, Option<R>)>>>,
                 cancelled: Rc<Cell<bool>>,
-                woken: Arc<Woken>,
+                wakes: Arc<WakeCounter>,
+                /// How often it had been woken when it was last polled.
+                seen: u64,
             }
 
             impl<H: 'static, R: 'static> Stays<H, R> {
@@ -132,21 +91,27 @@ macro_rules! side {
                     Self {
                         future: Box::pin(future),
                         cancelled,
-                        woken: Arc::default(),
+                        wakes: WakeCounter::new(),
+                        seen: 0,
                     }
                 }
 
                 fn poll(&mut self) -> Poll<(H, Option<R>)> {
-                    self.woken.reset();
-                    let waker = self.woken.waker();
+                    self.seen = self.wakes.wakes();
+                    let waker = self.wakes.waker();
                     self.future.as_mut().poll(&mut Context::from_waker(&waker))
+                }
+
+                /// Whether it has been woken since it was last polled.
+                fn is_woken(&self) -> bool {
+                    self.wakes.wakes() > self.seen
                 }
             }
 
-            type Wait = Stays<Receiver<Counted>, Result<Counted, RecvError>>;
-            type Watch = Stays<Sender<Counted>, ()>;
+            type Wait = Stays<Receiver<Message>, Result<Message, RecvError>>;
+            type Watch = Stays<Sender<Message>, ()>;
 
-            fn wait(mut receiver: Receiver<Counted>) -> Wait {
+            fn wait(mut receiver: Receiver<Message>) -> Wait {
                 let cancelled = Rc::new(Cell::new(false));
                 let flag = cancelled.clone();
                 let future = async move {
@@ -165,7 +130,7 @@ macro_rules! side {
                 Stays::new(future, cancelled)
             }
 
-            fn watch(sender: Sender<Counted>) -> Watch {
+            fn watch(sender: Sender<Message>) -> Watch {
                 let cancelled = Rc::new(Cell::new(false));
                 let future = async move {
                     sender.closed().await;
@@ -174,9 +139,9 @@ macro_rules! side {
                 Stays::new(future, cancelled)
             }
 
-            fn received(result: Result<Counted, RecvError>) -> Seen {
+            fn received(result: Result<Message, RecvError>) -> Seen {
                 match result {
-                    Ok(value) => Seen::Value(value.id),
+                    Ok(value) => Seen::Value(value.0.id()),
                     Err(RecvError::Lagged(skipped)) => Seen::Lagged(skipped),
                     Err(RecvError::Closed) => Seen::Closed,
                 }
@@ -184,13 +149,13 @@ macro_rules! side {
 
             #[derive(Default)]
             pub(crate) struct Side {
-                senders: Vec<Sender<Counted>>,
-                weak: Vec<WeakSender<Counted>>,
-                receivers: Vec<Receiver<Counted>>,
+                senders: Vec<Sender<Message>>,
+                weak: Vec<WeakSender<Message>>,
+                receivers: Vec<Receiver<Message>>,
                 waits: Vec<Wait>,
                 watches: Vec<Watch>,
                 sent: u64,
-                alive: Arc<AtomicUsize>,
+                counter: DropCounter,
             }
 
             /// The element that `which` selects.
@@ -219,7 +184,7 @@ macro_rules! side {
                 }
 
                 pub(crate) fn alive(&self) -> usize {
-                    self.alive.load(Ordering::Relaxed)
+                    self.counter.alive() as usize
                 }
 
                 pub(crate) fn receivers(&self) -> usize {
@@ -256,8 +221,8 @@ macro_rules! side {
                         woken: self
                             .waits
                             .iter()
-                            .map(|wait| wait.woken.is_set())
-                            .chain(self.watches.iter().map(|watch| watch.woken.is_set()))
+                            .map(|wait| wait.is_woken())
+                            .chain(self.watches.iter().map(|watch| watch.is_woken()))
                             .collect(),
                     }
                 }
@@ -270,10 +235,10 @@ macro_rules! side {
                     Some(match *op {
                         Op::Send(which) => {
                             self.sent += 1;
-                            let value = Counted::new(self.sent, &self.alive);
+                            let value = Message(self.counter.value(self.sent));
                             match pick(&mut self.senders, which)?.send(value) {
                                 Ok(receivers) => Seen::Sent(receivers),
-                                Err(SendError(value)) => Seen::Refused(value.id),
+                                Err(SendError(value)) => Seen::Refused(value.0.id()),
                             }
                         }
                         Op::Subscribe(which) => {
@@ -311,7 +276,7 @@ macro_rules! side {
                             Seen::Nothing
                         }
                         Op::TryRecv(which) => match pick(&mut self.receivers, which)?.try_recv() {
-                            Ok(value) => Seen::Value(value.id),
+                            Ok(value) => Seen::Value(value.0.id()),
                             Err(TryRecvError::Empty) => Seen::Empty,
                             Err(TryRecvError::Lagged(skipped)) => Seen::Lagged(skipped),
                             Err(TryRecvError::Closed) => Seen::Closed,
@@ -328,7 +293,7 @@ macro_rules! side {
                             let attempt = || catch_unwind(AssertUnwindSafe(|| receiver.try_recv()));
                             match with_panicking_clones(attempt) {
                                 Err(_) => Seen::Panicked,
-                                Ok(Ok(value)) => Seen::Value(value.id),
+                                Ok(Ok(value)) => Seen::Value(value.0.id()),
                                 Ok(Err(TryRecvError::Empty)) => Seen::Empty,
                                 Ok(Err(TryRecvError::Lagged(skipped))) => Seen::Lagged(skipped),
                                 Ok(Err(TryRecvError::Closed)) => Seen::Closed,

@@ -1,15 +1,15 @@
 //! Doorbells that are rung by hand, late, by mistake or in bad faith.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use doorbell::bus::EventBus as _;
 use doorbell::store::Store as _;
+use testkit::wakers::WakeCounter;
+use testkit::within::eventually;
 use throwaway_postgres::Database;
 
-use crate::support::{builder, bus, event, eventually, expect, expect_nothing, note, store};
+use crate::bus_support::{builder, bus, event, expect, expect_nothing, note, store};
 
 /// The seed's own situation: the event is in the store before anybody subscribes, and its bell rings afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,14 +30,6 @@ async fn an_event_from_before_is_delivered_once_when_its_bell_rings_after() {
     expect_nothing(&mut all);
 }
 
-struct Counting(AtomicUsize);
-
-impl Wake for Counting {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
 /// The seed's own situation: a bell of another stream wakes nobody, and reads nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bell_of_another_stream_wakes_nobody() {
@@ -45,8 +37,8 @@ async fn a_bell_of_another_stream_wakes_nobody() {
     let (here, there) = (bus(&database.url()).await, bus(&database.url()).await);
     let mut one = here.subscribe("agent-1");
     one.ready().await.unwrap();
-    let wakes = Arc::new(Counting(AtomicUsize::new(0)));
-    let waker = Waker::from(wakes.clone());
+    let wake_counter = WakeCounter::new();
+    let waker = wake_counter.waker();
     let mut context = Context::from_waker(&waker);
     assert!(matches!(one.poll_recv(&mut context), Poll::Pending));
     let reads = here.stats().reads;
@@ -64,9 +56,9 @@ async fn a_bell_of_another_stream_wakes_nobody() {
     .await;
     assert!(here.stats().notifications_ignored > 0);
     assert_eq!(here.stats().reads, reads, "nobody here listens to those streams");
-    assert_eq!(wakes.0.load(Ordering::SeqCst), 0);
+    assert_eq!(wake_counter.wakes(), 0);
     there.append_and_publish(note("agent-1", "hello")).await.unwrap();
-    eventually("the wake-up", || wakes.0.load(Ordering::SeqCst) == 1).await;
+    eventually("the wake-up", || wake_counter.wakes() == 1).await;
     expect(&mut one, "agent-1", 1..=1).await;
 }
 

@@ -1,9 +1,10 @@
 //! Many subscribers, and many streams.
 
 use doorbell::bus::EventBus as _;
+use testkit::account::{Account, Sequence};
 use throwaway_postgres::Database;
 
-use crate::support::{builder, bus, expect, listener, note, store};
+use crate::bus_support::{builder, bus, expect, listener, note, store};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p13_a_thousand_subscribers_cost_one_read_per_event_and_one_connection() {
@@ -37,7 +38,7 @@ async fn p13_a_thousand_subscribers_cost_one_read_per_event_and_one_connection()
     }
     let mut subscriptions = crowd.await.unwrap();
     for subscription in &mut subscriptions {
-        crate::support::expect_nothing(subscription);
+        crate::bus_support::expect_nothing(subscription);
     }
     let after = here.stats();
     let reads = after.reads - before.reads;
@@ -75,13 +76,12 @@ async fn a_burst_over_a_thousand_streams_reaches_everybody() {
     for (key, one) in keys.iter().zip(&mut ones) {
         expect(one, key, 1..=3).await;
     }
-    let mut seen = std::collections::HashMap::<_, u64>::new();
+    let mut account = Account::new(Sequence::after(0));
     for _ in 0..3 * STREAMS {
-        let event = crate::support::event(&mut all).await;
-        let last = seen.entry(event.agent_id.clone()).or_default();
-        assert_eq!(event.seq, *last + 1, "of {}", event.agent_id);
-        *last = event.seq;
+        let event = crate::bus_support::event(&mut all).await;
+        account.stream(&event.agent_id).received(event.seq);
     }
+    account.assert_sound("all streams");
     let after = here.stats();
     let reads = after.reads - before.reads;
     println!("{reads} reads for {} events of {STREAMS} streams", 3 * STREAMS);

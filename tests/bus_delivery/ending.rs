@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use doorbell::bus::{BusError, BusState, EventBus as _};
+use testkit::within::eventually;
 use throwaway_postgres::Database;
 
-use crate::support::{builder, eventually, expect, expect_end, listener, note, store};
+use crate::bus_support::{builder, expect, expect_end, listener, note, store};
 
 const A_SECOND: Duration = Duration::from_secs(1);
 

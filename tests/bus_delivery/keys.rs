@@ -4,7 +4,7 @@ use doorbell::bus::{BusError, EventBus as _};
 use doorbell::store::{InvalidStreamKey, MAX_STREAM_KEY_BYTES};
 use throwaway_postgres::Database;
 
-use crate::support::{bus, event, expect_end, expect_nothing, note};
+use crate::bus_support::{bus, event, expect_end, expect_nothing, note};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p07_any_key_is_delivered() {

@@ -7,21 +7,21 @@ use doorbell::bus::{BusEvent, EventBus as _};
 use doorbell::store::Store as _;
 use throwaway_postgres::Database;
 
-use crate::proxy::{Proxy, Verdict};
-use crate::support::progress::Progress;
-use crate::support::{builder, bus, expect, held, note, store};
+use crate::bus_support::progress::Progress;
+use crate::bus_support::{builder, bus, expect, held, note, store};
+use testkit::proxy::{Fault, Proxy};
 
 /// Two at the same time, and the LISTEN that both wait for is refused: both are told, or both hear. Nobody is left deaf.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p05_two_subscribers_share_the_failure_of_the_first_listen() {
     let server = throwaway_postgres::Server::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
+    let proxy = Proxy::start(server.port()).await.unwrap();
     let store = store(&server.url()).await;
     let there = bus(&server.url()).await;
-    let refusal = Verdict::Refuse("58P01", "could not access status of transaction 0");
+    let refusal = Fault::Refuse("58P01", "could not access status of transaction 0");
     proxy.on("LISTEN", [refusal]);
     let here = builder(&server.url(), &store)
-        .listen(crate::support::listener(&proxy.url("postgres")))
+        .listen(crate::bus_support::listener(&proxy.url("postgres")))
         .start()
         .unwrap();
     let (one, other) = tokio::join!(here.subscribe_all_ready(), here.subscribe_all_ready());
@@ -75,7 +75,7 @@ async fn p06_churn_loses_no_event_and_leaks_no_registration() {
                     let known = committed.load(Ordering::SeqCst);
                     let mut last = None;
                     for _ in 0..3 {
-                        let BusEvent::Event(event) = crate::support::next(&mut subscription).await else {
+                        let BusEvent::Event(event) = crate::bus_support::next(&mut subscription).await else {
                             panic!("an event")
                         };
                         match last {
@@ -115,10 +115,10 @@ async fn who_has_had_more_than_this_process_goes_on_from_there() {
     // What nobody has rung for comes by the next bell or sweep, at the latest.
     let mut between = here.subscribe_from("agent-1", 1);
     between.ready().await.unwrap();
-    crate::support::expect_nothing(&mut returning);
+    crate::bus_support::expect_nothing(&mut returning);
     // Here nobody can have been: the store has no such event.
     let mut elsewhere = here.subscribe_from("agent-1", 4);
-    let item = crate::support::next(&mut elsewhere).await;
+    let item = crate::bus_support::next(&mut elsewhere).await;
     assert!(
         matches!(&item, BusEvent::Rewound(rewound) if rewound.delivered == 4 && !rewound.exact),
         "{item:?}"

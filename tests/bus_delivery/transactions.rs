@@ -7,7 +7,7 @@ use doorbell::store::{PostgresStore, Store as _};
 use sqlx::postgres::PgPoolOptions;
 use throwaway_postgres::Database;
 
-use crate::support::{builder, bus, event, expect, expect_nothing, listener, note, store};
+use crate::bus_support::{builder, bus, event, expect, expect_nothing, listener, note, store};
 
 /// A second append to the stream waits for the first, so numbers are in the order of commit, and no reader can pass one over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +31,7 @@ async fn p11_a_low_number_cannot_be_committed_after_a_high_one() {
         async move { bus.append_and_publish(note("agent-1", "fast")).await }
     });
     let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-    crate::support::eventually("the second writer waits", || database.psql(waiting).unwrap() == "1").await;
+    testkit::within::eventually("the second writer waits", || database.psql(waiting).unwrap() == "1").await;
     expect_nothing(&mut one);
     assert!(!fast.is_finished());
     slow.commit().await.unwrap();
@@ -124,7 +124,7 @@ async fn p12_open_transactions_of_others_stall_nothing() {
         .await
         .unwrap();
     let mut all = bus.subscribe_all_ready().await.unwrap();
-    let there = crate::support::bus(&database.url()).await;
+    let there = crate::bus_support::bus(&database.url()).await;
     let mut slowest = [Duration::ZERO; 2];
     for round in 0..20 {
         let begun = Instant::now();

@@ -7,7 +7,7 @@ use doorbell::bus::{BusState, DistributedBus, EventBus as _};
 use doorbell::store::PostgresStore;
 use throwaway_postgres::{Pooler, Server};
 
-use crate::support::{bus, event, expect, listener, note, until};
+use crate::bus_support::{bus, event, expect, listener, note, until};
 
 /// A bus whose store goes through the pooler, as everything in such a service does.
 async fn behind(pooler: &Pooler, listen_url: &str) -> DistributedBus {
@@ -20,7 +20,7 @@ async fn behind(pooler: &Pooler, listen_url: &str) -> DistributedBus {
         .url(&pooler.url())
         // Behind a pooler the heartbeat may meet another session than the LISTEN did. By default it comes after the probe.
         .listen_url(listen_url)
-        .sweep_interval(crate::support::NEVER)
+        .sweep_interval(crate::bus_support::NEVER)
         .poll_interval(Duration::from_millis(50))
         .start()
         .unwrap()
@@ -76,7 +76,7 @@ async fn p10_on_a_hot_standby_events_arrive_by_polling_and_by_bells_once_it_is_p
     let bus = DistributedBus::builder(store)
         .url(&standby.url())
         .listen(listener(&standby.url()))
-        .sweep_interval(crate::support::NEVER)
+        .sweep_interval(crate::bus_support::NEVER)
         .poll_interval(Duration::from_millis(50))
         .start()
         .unwrap();

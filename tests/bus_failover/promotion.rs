@@ -4,31 +4,36 @@ use std::sync::Arc;
 
 use doorbell::bus::{BusEvent, BusState, BusSubscription, DistributedBus, EventBus as _, Rewound};
 use doorbell::store::PostgresStore;
+use testkit::within::within;
 use throwaway_postgres::{Server, Stop};
 
-use crate::support::line::Line;
-use crate::support::progress::Progress;
-use crate::support::writer::{Writer, append};
-use crate::support::{builder, expect, expect_nothing, next, note, until, within};
+use crate::bus_support::progress::Progress;
+use crate::bus_support::writer::{Writer, append};
+use crate::bus_support::{builder, expect, expect_nothing, next, note, until};
+use testkit::proxy::Proxy;
 
 /// A primary and its standby, behind an address that leads to one of them.
 struct Pair {
     primary: Server,
     standby: Server,
-    line: Line,
+    proxy: Proxy,
 }
 
 impl Pair {
     async fn start() -> Self {
         let primary = Server::start().unwrap();
         let standby = primary.standby().unwrap();
-        let line = Line::to(primary.port()).await;
-        Self { primary, standby, line }
+        let proxy = Proxy::start(primary.port()).await.unwrap();
+        Self {
+            primary,
+            standby,
+            proxy,
+        }
     }
 
     async fn bus(&self) -> (Arc<PostgresStore>, DistributedBus) {
-        let store = crate::support::store(&self.line.url()).await;
-        let bus = builder(&self.line.url(), &store).connect().await.unwrap();
+        let store = crate::bus_support::store(&self.proxy.url("postgres")).await;
+        let bus = builder(&self.proxy.url("postgres"), &store).connect().await.unwrap();
         (store, bus)
     }
 
@@ -36,7 +41,7 @@ impl Pair {
     fn fail_over(&self) {
         self.primary.stop(Stop::Kill).unwrap();
         self.standby.promote().unwrap();
-        self.line.lead_to(self.standby.port());
+        self.proxy.redirect(self.standby.port());
     }
 }
 
@@ -95,7 +100,7 @@ async fn a_lossy_failover_rewinds_exactly_the_streams_that_lost() {
     pair.standby
         .psql("ALTER SYSTEM SET primary_conninfo = ''; SELECT pg_reload_conf()")
         .unwrap();
-    crate::support::eventually("the standby streams no more", || {
+    testkit::within::eventually("the standby streams no more", || {
         let receivers = "SELECT count(*) FROM pg_stat_replication";
         pair.primary.psql(receivers).unwrap() == "0"
     })
@@ -116,7 +121,7 @@ async fn a_lossy_failover_rewinds_exactly_the_streams_that_lost() {
              FROM generate_series(1, 5)",
         )
         .unwrap();
-    pair.line.lead_to(pair.standby.port());
+    pair.proxy.redirect(pair.standby.port());
 
     let exact = |key: &str| Rewound {
         stream_key: key.into(),

@@ -6,8 +6,8 @@ use doorbell::bus::{BusEvent, BusState, EventBus as _, Rewound};
 use doorbell::store::PostgresStore;
 use throwaway_postgres::Server;
 
-use crate::support::writer::append;
-use crate::support::{builder, expect, expect_nothing, next, note, store, until};
+use crate::bus_support::writer::append;
+use crate::bus_support::{builder, expect, expect_nothing, next, note, store, until};
 
 /// A new bus on a restored database: everything that the dump had is there, and what comes is delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -83,7 +83,7 @@ async fn a_bus_that_lives_through_the_exchange_of_its_database_says_what_was_los
              SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'live'",
         )
         .unwrap();
-    crate::support::eventually("nobody is connected", || {
+    testkit::within::eventually("nobody is connected", || {
         let connected = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'live'";
         server.psql(connected).unwrap() == "0"
     })

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use doorbell::bus::{BusState, DistributedBus};
 use doorbell::store::PostgresStore;
+use testkit::proxy::Proxy;
 use throwaway_postgres::Server;
 
-use crate::support::line::Line;
-use crate::support::progress::Progress;
-use crate::support::writer::Writer;
-use crate::support::{blocking, builder, bus, expect, note, store, until, until_health};
+use crate::bus_support::progress::Progress;
+use crate::bus_support::writer::Writer;
+use crate::bus_support::{blocking, builder, bus, expect, note, store, until, until_health};
 
 /// Freezes the server until the bus has noticed; how long that took.
 async fn freeze_until_noticed(server: &Arc<Server>, bus: &DistributedBus) -> Duration {
@@ -60,18 +60,18 @@ async fn p03_a_frozen_server_is_noticed_within_15_s_by_default() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p03_connections_that_are_dead_for_good_are_left_behind() {
     let server = Server::start().unwrap();
-    let line = Line::to(server.port()).await;
+    let proxy = Proxy::start(server.port()).await.unwrap();
     let quick = PostgresStore::builder().response_timeout(Duration::from_secs(1));
-    let store = Arc::new(quick.connect(&line.url()).await.unwrap());
+    let store = Arc::new(quick.connect(&proxy.url("postgres")).await.unwrap());
     store.migrate().await.unwrap();
-    let here = builder(&line.url(), &store).connect().await.unwrap();
+    let here = builder(&proxy.url("postgres"), &store).connect().await.unwrap();
     let there = bus(&server.url()).await;
     let mut all = here.subscribe_all_ready().await.unwrap();
     for seq in 1..=20 {
         there.append_and_publish(note("agent-1", "hello")).await.unwrap();
         expect(&mut all, "agent-1", seq..=seq).await;
     }
-    line.forget_all();
+    proxy.black_hole();
     for seq in 21..=40 {
         there.append_and_publish(note("agent-1", "hello")).await.unwrap();
         expect(&mut all, "agent-1", seq..=seq).await;

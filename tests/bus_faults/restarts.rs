@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use doorbell::bus::{BusState, EventBus as _};
 use throwaway_postgres::{Server, Stop};
 
-use crate::support::progress::Progress;
-use crate::support::writer::Writer;
-use crate::support::{blocking, builder, bus, expect, store, until};
+use crate::bus_support::progress::Progress;
+use crate::bus_support::writer::Writer;
+use crate::bus_support::{blocking, builder, bus, expect, store, until};
 
 /// How soon everybody is to have caught up when the server is back. Under a second on a machine with nothing else to do.
 const CAUGHT_UP: Duration = Duration::from_secs(3);
@@ -69,13 +69,13 @@ async fn p02_subscriptions_made_during_the_outage_become_ready_after_it() {
     let starting = server.clone();
     blocking(move || starting.start_again().unwrap()).await;
     for subscription in &subscriptions {
-        crate::support::within("ready", subscription.ready()).await.unwrap();
+        testkit::within::within("ready", subscription.ready()).await.unwrap();
     }
     for bus in [&before, &made] {
         until(bus, BusState::Live).await;
     }
     for seq in 1..=10 {
-        crate::support::writer::append(&before, "agent-1", seq).await;
+        crate::bus_support::writer::append(&before, "agent-1", seq).await;
     }
     for subscription in &mut subscriptions {
         expect(subscription, "agent-1", 1..=10).await;

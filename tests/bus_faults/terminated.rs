@@ -3,9 +3,9 @@
 use doorbell::bus::{BusState, EventBus as _};
 use throwaway_postgres::Server;
 
-use crate::support::progress::Progress;
-use crate::support::writer::Writer;
-use crate::support::{LISTENER, blocking, builder, bus, event, listener, store, until};
+use crate::bus_support::progress::Progress;
+use crate::bus_support::writer::Writer;
+use crate::bus_support::{LISTENER, blocking, builder, bus, event, listener, store, until};
 
 /// The subscriber's listener, apart from the publisher's.
 const OURS: &str = "the subscriber's listener";
@@ -29,7 +29,7 @@ async fn p01_the_listener_is_terminated_and_no_new_event_is_needed() {
         }
         // Its bell falls into the outage, and nothing comes after it.
         let stamped = there
-            .append_and_publish(crate::support::note("agent-1", "hello"))
+            .append_and_publish(crate::bus_support::note("agent-1", "hello"))
             .await
             .unwrap();
         assert_eq!(stamped.seq, seq);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use doorbell::bus::BusState;
 use throwaway_postgres::Server;
 
-use crate::support::{builder, bus, expect, note, store, until};
+use crate::bus_support::{builder, bus, expect, note, store, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p09_the_bus_survives_the_time_limits_of_the_server_and_of_the_role() {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use doorbell::bus::{BusError, BusEvent, BusSubscription, DistributedBus, EventBus as _, StreamEvent};
 use doorbell::store::{PostgresStore, StoreError};
 use serde::{Deserialize, Deserializer, Serialize};
+use testkit::within::within;
 use throwaway_postgres::Database;
 
-use crate::support::{NEVER, bus, event, note, within};
+use crate::bus_support::{NEVER, bus, event, note};
 
 /// An event whose decoder does what the event says.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

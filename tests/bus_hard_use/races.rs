@@ -6,10 +6,11 @@ use std::time::Duration;
 use doorbell::bus::{BusEvent, EventBus as _};
 use doorbell::store::Store as _;
 use futures::FutureExt as _;
+use testkit::within::eventually;
 use throwaway_postgres::Database;
 
-use crate::support::progress::Progress;
-use crate::support::{builder, bus, event, eventually, expect, held, next, note, store};
+use crate::bus_support::progress::Progress;
+use crate::bus_support::{builder, bus, event, expect, held, next, note, store};
 
 /// Everybody subscribes, in every way, from the first moment of the bus on, while events are committed. Whatever was committed
 /// after a subscription was ready comes, once, in order.

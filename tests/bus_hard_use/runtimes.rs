@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use doorbell::bus::{BusError, BusEvent, DistributedBus, EventBus as _};
 use doorbell::store::PostgresStore;
+use testkit::within::LIMIT;
 use throwaway_postgres::Database;
 
-use crate::support::{LIMIT, bus, event, expect, note};
+use crate::bus_support::{bus, event, expect, note};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
@@ -49,9 +50,9 @@ fn a_bus_made_outside_a_runtime_waits_for_one() {
 fn calls_that_race_to_start_the_bus_all_find_it_started() {
     let database = Database::fresh().unwrap();
     let runtime = runtime();
-    let store = runtime.block_on(crate::support::store(&database.url()));
+    let store = runtime.block_on(crate::bus_support::store(&database.url()));
     for _ in 0..20 {
-        let bus = crate::support::builder(&database.url(), &store).start().unwrap();
+        let bus = crate::bus_support::builder(&database.url(), &store).start().unwrap();
         let gun = Arc::new(std::sync::Barrier::new(4));
         let racers: Vec<_> = (0..4)
             .map(|_| {

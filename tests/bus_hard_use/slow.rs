@@ -2,9 +2,10 @@
 
 use doorbell::bus::{BusEvent, DistributedBus, EventBus as _, OnSlow, SubscribeOptions};
 use doorbell::store::PostgresStore;
+use testkit::account::{Account, Sequence};
 use throwaway_postgres::Database;
 
-use crate::support::{builder, expect, expect_nothing, next, note, store};
+use crate::bus_support::{builder, expect, expect_nothing, next, note, store};
 
 const MANY: u64 = 1000;
 
@@ -39,13 +40,12 @@ async fn a_slow_subscriber_loses_nothing_by_default() {
     append_many(&there, "agent-1").await;
     append_many(&here, "agent-2").await;
     expect(&mut one, "agent-1", 1..=MANY).await;
-    let mut last = std::collections::BTreeMap::new();
+    let mut account = Account::new(Sequence::after(0));
     for _ in 0..2 * MANY {
-        let event = crate::support::event(&mut all).await;
-        let last = last.entry(event.agent_id.clone()).or_insert(0);
-        assert_eq!(event.seq, *last + 1);
-        *last = event.seq;
+        let event = crate::bus_support::event(&mut all).await;
+        account.stream(&event.agent_id).received(event.seq);
     }
+    account.assert_sound("all streams");
     assert!(here.stats().lags > 0, "it was slow enough");
 }
 
@@ -61,23 +61,17 @@ async fn a_slow_subscriber_that_asks_for_it_is_told_exactly_what_it_missed() {
     fast.ready().await.unwrap();
     append_many(&there, "agent-1").await;
     expect(&mut fast, "agent-1", 1..=MANY).await; // all of it has come here
-    let (mut received, mut missed, mut last) = (0, 0, 0);
-    while received + missed < MANY {
+    let mut numbers = Sequence::after(0);
+    while numbers.counts().accounted() < MANY {
         match next(&mut one).await {
-            BusEvent::Event(event) => {
-                assert_eq!(event.seq, last + 1);
-                received += 1;
-                last = event.seq;
-            }
-            BusEvent::Lagged(events) => {
-                missed += events;
-                last += events;
-            }
+            BusEvent::Event(event) => numbers.received(event.seq),
+            BusEvent::Lagged(events) => numbers.skipped_next(events),
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!((received + missed, last), (MANY, MANY));
-    assert!(missed > 0, "it was slow enough");
+    numbers.assert_sound("the slow subscriber");
+    assert_eq!(numbers.last(), MANY);
+    assert!(numbers.counts().skipped > 0, "it was slow enough");
 }
 
 /// NotifyQueue that ring again for what a new subscription may lack go through the rings, too. They are no events, and none that was missed.

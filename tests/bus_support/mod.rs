@@ -2,7 +2,6 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-pub(crate) mod line;
 pub(crate) mod progress;
 pub(crate) mod writer;
 
@@ -16,24 +15,14 @@ use doorbell::bus::{
 };
 use doorbell::listen::ListenMultiplexer;
 use doorbell::store::PostgresStore;
+use testkit::within::{LIMIT, within};
 use tokio::time::timeout;
-
-/// Far above what anything here takes: only a test that fails waits for so long.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// So long that no test lives to see such a sweep: what arrives has come by a doorbell, or by the repair after an outage.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 
 /// The `application_name` of a bus's listening connection, unless its settings have another.
 pub(crate) const LISTENER: &str = "doorbell listen";
-
-/// Waits for what must happen.
-pub(crate) async fn within<T>(what: &str, happens: impl Future<Output = T>) -> T {
-    match timeout(LIMIT, happens).await {
-        Ok(happened) => happened,
-        Err(_) => panic!("{what} did not happen within {LIMIT:?}"),
-    }
-}
 
 /// Blocking work that other tasks go on during.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -123,16 +112,6 @@ pub(crate) async fn until_health(bus: &DistributedBus, what: &str, is: impl Fn(&
         Ok(health) => health.expect("the bus is there").clone(),
         Err(_) => panic!("{what} did not come within {LIMIT:?}: {:?}", bus.health()),
     }
-}
-
-/// Waits for something that only asking shows, such as a count.
-pub(crate) async fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    within(what, async {
-        while !is() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
 }
 
 /// How many streams and subscriptions the bus holds, as its `Debug` says.

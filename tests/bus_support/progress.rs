@@ -1,31 +1,30 @@
 //! Subscribers that check what they get, and tell how far they are.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use doorbell::bus::{BusEvent, BusSubscription};
+use testkit::account::{Account, Sequence};
+use testkit::within::within;
 use tokio::sync::watch;
-
-use super::within;
 
 /// A subscription that is read in the background: each stream from its first number on without a hole, or the test fails.
 pub(crate) struct Progress {
-    reached: watch::Receiver<BTreeMap<String, u64>>,
+    reached: watch::Receiver<Account<String>>,
 }
 
 impl Progress {
     /// Reads from now on. A stream starts with number `first`.
     pub(crate) fn of(mut subscription: BusSubscription, first: u64) -> Self {
-        let (reaching, reached) = watch::channel(BTreeMap::new());
+        let (reaching, reached) = watch::channel(Account::new(Sequence::at(first)));
         tokio::spawn(async move {
             while let Some(item) = subscription.recv().await {
                 let BusEvent::Event(event) = item else {
                     panic!("expected events only, got {item:?}")
                 };
                 reaching.send_modify(|reached| {
-                    let last = reached.entry(event.agent_id.clone()).or_insert(first - 1);
-                    assert_eq!(event.seq, *last + 1, "of stream {:?}", event.agent_id);
-                    *last = event.seq;
+                    let numbers = reached.stream(&event.agent_id);
+                    numbers.received(event.seq);
+                    numbers.assert_sound(format_args!("stream {:?}", event.agent_id));
                 });
             }
         });
@@ -36,9 +35,7 @@ impl Progress {
     pub(crate) async fn reaches(&mut self, stream: &str, seq: u64) -> Duration {
         let begun = Instant::now();
         let what = format!("event {seq} of {stream:?}");
-        let there = self
-            .reached
-            .wait_for(|reached| reached.get(stream).is_some_and(|&last| last >= seq));
+        let there = self.reached.wait_for(|reached| reached.last(stream) >= seq);
         within(&what, there)
             .await
             .expect("the subscriber has got what it must not get, or ended");
@@ -47,6 +44,6 @@ impl Progress {
 
     /// How far the stream is delivered.
     pub(crate) fn at(&self, stream: &str) -> u64 {
-        self.reached.borrow().get(stream).copied().unwrap_or(0)
+        self.reached.borrow().last(stream)
     }
 }

@@ -97,23 +97,3 @@ pub(crate) fn drain<E>(stream: &mut Deltas<E>) -> Vec<Result<E, ClusterStreamLag
     })
     .collect()
 }
-
-/// Random numbers that a seed repeats.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-
-    pub(crate) fn one_in(&mut self, bound: u64) -> bool {
-        self.below(bound) == 0
-    }
-}

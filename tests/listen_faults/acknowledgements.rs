@@ -3,21 +3,19 @@
 use std::time::Duration;
 
 use doorbell::listen::{ListenError, ListenMultiplexer, ListenState};
+use testkit::proxy::{Fault, Proxy};
+use testkit::within::within;
 use throwaway_postgres::Server;
 
-use crate::proxy::{Proxy, Verdict};
-use crate::support::{notification, until, within};
+use crate::listen_support::{notification, until};
 
 /// P5: both callers get the refusal, and neither stays registered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p5_concurrent_subscribers_share_a_refusal() {
     let server = Server::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
+    let proxy = Proxy::start(server.port()).await.unwrap();
     let mux = ListenMultiplexer::connect(&proxy.url("postgres")).await.unwrap();
-    proxy.on(
-        "LISTEN \"jobs\"",
-        [Verdict::Refuse("53200", "out of memory (injected)")],
-    );
+    proxy.on("LISTEN \"jobs\"", [Fault::Refuse("53200", "out of memory (injected)")]);
 
     let (one, other) = within("both", async {
         tokio::join!(mux.subscribe("jobs"), mux.subscribe("jobs"))
@@ -42,9 +40,9 @@ async fn p5_concurrent_subscribers_share_a_refusal() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p5_concurrent_subscribers_wait_through_a_lost_connection() {
     let server = Server::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
+    let proxy = Proxy::start(server.port()).await.unwrap();
     let mux = ListenMultiplexer::connect(&proxy.url("postgres")).await.unwrap();
-    proxy.on("LISTEN \"jobs\"", [Verdict::Cut, Verdict::Cut]);
+    proxy.on("LISTEN \"jobs\"", [Fault::Cut, Fault::Cut]);
 
     let (one, other) = within("both", async {
         tokio::join!(mux.subscribe("jobs"), mux.subscribe("jobs"))
@@ -62,8 +60,8 @@ async fn p5_concurrent_subscribers_wait_through_a_lost_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_channel_does_not_affect_others_in_its_batch() {
     let server = Server::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
-    let refusal = Verdict::Refuse("53200", "out of memory (injected)");
+    let proxy = Proxy::start(server.port()).await.unwrap();
+    let refusal = Fault::Refuse("53200", "out of memory (injected)");
     proxy.on("LISTEN \"bad\"", [refusal.clone(), refusal]);
     let mux = ListenMultiplexer::builder()
         .url(&proxy.url("postgres"))
@@ -90,14 +88,14 @@ async fn a_refused_channel_does_not_affect_others_in_its_batch() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscribe_times_out_and_leaves_no_registration() {
     let server = Server::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
+    let proxy = Proxy::start(server.port()).await.unwrap();
     let mux = ListenMultiplexer::builder()
         .url(&proxy.url("postgres"))
         .subscribe_timeout(Duration::from_millis(200))
         .connect()
         .await
         .unwrap();
-    proxy.fall_silent();
+    proxy.freeze();
     let limited = within("the limit", mux.subscribe("jobs")).await;
     assert!(matches!(limited, Err(ListenError::NotReady { .. })), "{limited:?}");
     assert_eq!(mux.stats().subscriptions, 0);
@@ -107,14 +105,14 @@ async fn subscribe_times_out_and_leaves_no_registration() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_subscribe_future_leaves_no_registration() {
     let server = Server::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
+    let proxy = Proxy::start(server.port()).await.unwrap();
     let mux = ListenMultiplexer::builder()
         .url(&proxy.url("postgres"))
         .unlisten_delay(Duration::ZERO)
         .connect()
         .await
         .unwrap();
-    proxy.fall_silent();
+    proxy.freeze();
     {
         let mut subscribing = std::pin::pin!(mux.subscribe("jobs"));
         let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(subscribing.as_mut().poll(cx))).await;
@@ -122,7 +120,7 @@ async fn a_dropped_subscribe_future_leaves_no_registration() {
         assert_eq!(mux.stats().subscriptions, 1);
     }
     assert_eq!(mux.stats().subscriptions, 0);
-    proxy.speak_again();
+    proxy.thaw();
     // If the LISTEN reached the server, an UNLISTEN follows.
     let other = within("another channel", mux.subscribe("other")).await.unwrap();
     within("the UNLISTEN", async {
@@ -138,14 +136,11 @@ async fn a_dropped_subscribe_future_leaves_no_registration() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_notification_queue_is_advanced() {
     let server = Server::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
+    let proxy = Proxy::start(server.port()).await.unwrap();
     let mux = ListenMultiplexer::connect(&proxy.url("postgres")).await.unwrap();
     proxy.on(
         "LISTEN \"jobs\"",
-        [Verdict::Refuse(
-            "58P01",
-            "could not access status of transaction 1234567",
-        )],
+        [Fault::Refuse("58P01", "could not access status of transaction 1234567")],
     );
     let mut jobs = within("the subscription", mux.subscribe("jobs")).await.unwrap();
     assert_eq!(proxy.seen("pg_notification_queue_usage"), 1);
@@ -157,8 +152,8 @@ async fn a_damaged_notification_queue_is_advanced() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_stays_damaged_degrades_the_health() {
     let server = Server::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
-    let damaged = Verdict::Refuse("58P01", "could not access status of transaction 1234567");
+    let proxy = Proxy::start(server.port()).await.unwrap();
+    let damaged = Fault::Refuse("58P01", "could not access status of transaction 1234567");
     proxy.on("LISTEN \"jobs\"", vec![damaged; 4]);
     let mux = ListenMultiplexer::connect(&proxy.url("postgres")).await.unwrap();
     let mut jobs = mux.subscribe_lazy("jobs").unwrap();

@@ -1,9 +1,10 @@
 //! Lost connections: every subscription gets `Reconnected`, in order, and then notifications again.
 
 use doorbell::listen::{ListenError, ListenMultiplexer, ListenState};
+use testkit::within::within;
 use throwaway_postgres::{Server, Stop};
 
-use crate::support::{backend, notification, reconnected, until, within};
+use crate::listen_support::{backend, notification, reconnected, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p1_reconnects_after_backend_termination_and_notifies_every_subscription() {

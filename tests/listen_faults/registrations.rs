@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use doorbell::listen::{ListenItem, ListenMultiplexer};
+use testkit::proxy::Proxy;
+use testkit::within::within;
 use throwaway_postgres::Server;
 
-use crate::proxy::Proxy;
-use crate::support::{notification, reconnected, within};
+use crate::listen_support::{notification, reconnected};
 
 /// The session loses its registrations, as by a pooler's `DISCARD ALL`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_registrations_are_detected_and_restored() {
     let server = Server::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
+    let proxy = Proxy::start(server.port()).await.unwrap();
     let mux = ListenMultiplexer::builder()
         .url(&proxy.url("postgres"))
         .heartbeat(Duration::from_millis(100), Duration::from_secs(5))

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use doorbell::listen::{ListenError, ListenMultiplexer, ListenState};
+use testkit::proxy::Proxy;
 use throwaway_postgres::Server;
 
-use crate::proxy::Proxy;
-use crate::support::{backend, notification, reconnected, until};
+use crate::listen_support::{backend, notification, reconnected, until};
 
 /// The documented bound: heartbeat interval plus deadline, 10 s by default, and 15 s on a busy machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -53,7 +53,7 @@ async fn reconnects_when_only_its_backend_is_frozen() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_connection_is_detected_and_attempts_through_it_time_out() {
     let server = Server::start().unwrap();
-    let proxy = Proxy::before(server.port()).await;
+    let proxy = Proxy::start(server.port()).await.unwrap();
     let mux = ListenMultiplexer::builder()
         .url(&proxy.url("postgres"))
         .heartbeat(Duration::from_millis(100), Duration::from_millis(300))
@@ -62,7 +62,7 @@ async fn a_silent_connection_is_detected_and_attempts_through_it_time_out() {
         .await
         .unwrap();
     let mut jobs = mux.subscribe("jobs").await.unwrap();
-    proxy.fall_silent();
+    proxy.freeze();
     let lost = until(&mux, "the detection", |health| {
         health.state == ListenState::Disconnected
     })
@@ -72,7 +72,7 @@ async fn a_silent_connection_is_detected_and_attempts_through_it_time_out() {
     while mux.stats().failed_connects < 2 {
         changes.changed().await.unwrap();
     }
-    proxy.speak_again();
+    proxy.thaw();
     reconnected(&mut jobs).await;
     server.psql("NOTIFY jobs, 'hello'").unwrap();
     assert_eq!(notification(&mut jobs).await.payload(), "hello");

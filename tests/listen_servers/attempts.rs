@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use doorbell::listen::{Backoff, ConfigError, ListenConfig, ListenError, ListenMultiplexer, ListenState};
+use testkit::within::within;
 use throwaway_postgres::{Database, Server};
 
-use crate::support::{notification, until, within};
+use crate::listen_support::{notification, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_password_is_an_error_and_a_later_right_one_is_used() {

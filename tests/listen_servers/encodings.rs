@@ -1,9 +1,10 @@
 //! Databases in other encodings, and payloads that are not UTF-8.
 
 use doorbell::listen::{ListenError, ListenMultiplexer};
+use testkit::within::within;
 use throwaway_postgres::Server;
 
-use crate::support::{notification, reconnected, within};
+use crate::listen_support::{notification, reconnected};
 
 /// tokio-postgres fails the connection on a payload that is not UTF-8. The listener reconnects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,9 +4,10 @@ use std::num::NonZeroUsize;
 
 use doorbell::listen::{ListenItem, ListenMultiplexer};
 use futures::StreamExt;
+use testkit::within::within;
 use throwaway_postgres::Database;
 
-use crate::support::{next, notification, within};
+use crate::listen_support::{next, notification};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lagging_subscription_gets_the_exact_count_and_does_not_slow_others() {

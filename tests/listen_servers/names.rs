@@ -1,9 +1,10 @@
 //! Channel names: everything that Postgres allows, taken literally.
 
 use doorbell::listen::{InvalidChannel, ListenError, ListenMultiplexer};
+use testkit::within::within;
 use throwaway_postgres::Database;
 
-use crate::support::{notification, within};
+use crate::listen_support::notification;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn channel_names_are_taken_literally() {
@@ -86,7 +87,7 @@ async fn a_thousand_channels_are_restored_after_a_reconnect() {
             let pid = mux.health().server.unwrap().backend_pid;
             database.psql(&format!("SELECT pg_terminate_backend({pid})")).unwrap();
             for subscription in &mut subscriptions {
-                assert_eq!(crate::support::reconnected(subscription).await.reconnects, 1);
+                assert_eq!(crate::listen_support::reconnected(subscription).await.reconnects, 1);
             }
         }
     }

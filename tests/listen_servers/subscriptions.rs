@@ -1,9 +1,10 @@
 //! Subscribing, receiving, and shutting down.
 
 use doorbell::listen::{Delivery, ListenError, ListenMultiplexer, ListenState};
+use testkit::within::within;
 use throwaway_postgres::Database;
 
-use crate::support::{notification, until, within};
+use crate::listen_support::{notification, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn notifications_arrive_in_order() {

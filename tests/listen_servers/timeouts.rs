@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use doorbell::listen::{ListenError, ListenMultiplexer};
+use testkit::within::within;
 use throwaway_postgres::Server;
 
-use crate::support::{backend, notification, within};
+use crate::listen_support::{backend, notification};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p9_an_idle_listener_survives_the_servers_timeouts() {

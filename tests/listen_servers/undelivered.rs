@@ -1,9 +1,10 @@
 //! P10: sessions that receive no notifications.
 
 use doorbell::listen::{Delivery, ListenError, ListenMultiplexer, ListenState};
+use testkit::within::within;
 use throwaway_postgres::{Pooler, Server};
 
-use crate::support::{notification, reconnected, until, within};
+use crate::listen_support::{notification, reconnected, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pooler_in_transaction_mode_is_detected() {

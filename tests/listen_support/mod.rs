@@ -2,21 +2,9 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use std::time::Duration;
-
 use doorbell::listen::{ListenHealth, ListenItem, ListenMultiplexer, ListenSubscription, Notification, Reconnected};
+use testkit::within::{LIMIT, within};
 use tokio::time::timeout;
-
-/// Far more than anything here takes: only a failing test waits this long.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-
-/// Awaits a future that must complete.
-pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match timeout(LIMIT, future).await {
-        Ok(output) => output,
-        Err(_) => panic!("{what} did not happen within {LIMIT:?}"),
-    }
-}
 
 /// Returns the next item.
 pub(crate) async fn next(subscription: &mut ListenSubscription) -> ListenItem {

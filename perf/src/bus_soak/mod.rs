@@ -15,7 +15,6 @@ use crate::server::MeasuredServer;
 use crate::units::{from_one_to, say};
 use doorbell_perf::bus::candidates::Failure;
 use doorbell_perf::chaos::{self, Plan};
-use doorbell_perf::random;
 
 /// Publish and subscribe over Postgres in every way at once, and check every event, memory and connections
 ///
@@ -62,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let seconds = |what, value| Duration::try_from_secs_f64(value).map_err(|error| format!("{what}: {error}"));
     let plan = Plan {
         duration: seconds("--duration", options.duration)?,
-        seed: options.seed.unwrap_or_else(random::seed),
+        seed: options.seed.unwrap_or_else(testkit::random::seed),
         publishers: options.publishers,
         subscribers: options.subscribers,
         pause: Duration::from_millis(options.pause),

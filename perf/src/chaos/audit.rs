@@ -111,7 +111,7 @@ impl Audit {
         let found = page.records.len();
         for record in page.records {
             let event = record.event.map_err(StoreError::other)?;
-            self.account.take(Some(key), &BusEvent::Event(event.into()));
+            self.account.record(Some(key), &BusEvent::Event(event.into()));
         }
         self.committed.0.fetch_add(found as u64, Ordering::Relaxed);
         Ok(found == PAGE)

@@ -8,7 +8,7 @@ use throwaway_postgres::{Server, Stop};
 
 use super::{Failure, LISTENER};
 use crate::child::Child;
-use crate::random::Random;
+use testkit::random::{Rng, RngExt as _};
 
 /// The shortest time between two faults.
 const SHORTEST: Duration = Duration::from_millis(20);
@@ -42,11 +42,11 @@ impl Faults {
         longest: Duration,
         server: &Server,
         publishers: &mut [Child],
-        random: &mut Random,
+        rng: &mut Rng,
     ) -> Result<(), Failure> {
         let next = *self.next.get_or_insert_with(|| {
             let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            Instant::now() + random.millis(millis(SHORTEST), millis(self.longest))
+            Instant::now() + rng.millis(millis(SHORTEST)..millis(self.longest))
         });
         let left = next.saturating_duration_since(Instant::now());
         std::thread::sleep(left.min(longest));
@@ -55,7 +55,7 @@ impl Faults {
         }
         self.next = None;
         let begun = Instant::now();
-        let what = disturb(server, publishers, random)?;
+        let what = disturb(server, publishers, rng)?;
         let (times, longest) = self.done.entry(what).or_default();
         *times += 1;
         *longest = begun.elapsed().max(*longest);
@@ -82,11 +82,11 @@ impl fmt::Display for Faults {
     }
 }
 
-fn disturb(server: &Server, publishers: &mut [Child], random: &mut Random) -> Result<&'static str, Failure> {
-    Ok(match random.below(100) {
+fn disturb(server: &Server, publishers: &mut [Child], rng: &mut Rng) -> Result<&'static str, Failure> {
+    Ok(match rng.u64(..100) {
         0..30 => {
             for pid in server.backends(LISTENER)? {
-                if random.percent(50) {
+                if rng.percent(50) {
                     // It may have gone by itself.
                     let _ = server.terminate_backend(pid);
                 }
@@ -102,18 +102,18 @@ fn disturb(server: &Server, publishers: &mut [Child], random: &mut Random) -> Re
         }
         45..60 => {
             server.freeze()?;
-            std::thread::sleep(random.millis(50, 2000));
+            std::thread::sleep(rng.millis(50..2000));
             server.thaw()?;
             "server frozen"
         }
         60..70 => {
             let how = [Stop::Immediate, Stop::Kill, Stop::Fast];
-            server.restart(how[random.below(3) as usize])?;
+            server.restart(how[rng.u64(..3) as usize])?;
             "server restarted"
         }
         _ => {
             // Another one is started in its place.
-            publishers[random.below(publishers.len() as u64) as usize].kill();
+            publishers[rng.u64(..publishers.len() as u64) as usize].kill();
             "publisher killed"
         }
     })

@@ -26,7 +26,7 @@ use self::audit::Audit;
 use self::faults::Faults;
 use self::subscriber::Report;
 use crate::child::{Child, LIMIT, runtime};
-use crate::random::Random;
+use testkit::random::Rng;
 
 /// What a run fails with.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -121,37 +121,37 @@ pub fn run(
     mut look: impl FnMut(&Glance<'_>),
 ) -> Result<Outcome, Failure> {
     let runtime = runtime();
-    let mut random = Random::new(plan.seed);
+    let mut rng = Rng::with_seed(plan.seed);
     let audit = runtime.block_on(Audit::begin(url, plan.keep))?;
     let committed = audit.committed();
     let mut subscribers: Vec<Child> = (0..plan.subscribers)
-        .map(|_| Child::start("subscriber", &[&named(url, SUBSCRIBER), &random.next().to_string()]))
+        .map(|_| Child::start("subscriber", &[&named(url, SUBSCRIBER), &rng.u64(..).to_string()]))
         .collect();
     for subscriber in &subscribers {
         expect(&subscriber.line_within(LIMIT)?, "ready")?;
     }
     let (stop_auditing, stopped) = oneshot::channel();
     let auditing = runtime.spawn(audit.follow(stopped));
-    let publisher = |random: &mut Random| {
+    let publisher = |rng: &mut Rng| {
         let pause = plan.pause.as_millis().max(1).to_string();
-        let seed = random.next().to_string();
+        let seed = rng.u64(..).to_string();
         let ends = if disturbed.is_some() { "mortal" } else { "immortal" };
         Child::start("publisher", &[&named(url, PUBLISHER), &seed, &pause, ends])
     };
-    let mut publishers: Vec<Child> = (0..plan.publishers).map(|_| publisher(&mut random)).collect();
+    let mut publishers: Vec<Child> = (0..plan.publishers).map(|_| publisher(&mut rng)).collect();
     let mut faults = Faults::new(plan.between_faults);
     let begun = Instant::now();
     while begun.elapsed() < plan.duration {
         match disturbed {
             None => std::thread::sleep(LOOK),
-            Some(server) => faults.wait_and_do_one(LOOK, server, &mut publishers, &mut random)?,
+            Some(server) => faults.wait_and_do_one(LOOK, server, &mut publishers, &mut rng)?,
         }
         for child in &mut publishers {
             if let Some(status) = child.status() {
                 if disturbed.is_none() || has_failed(status) {
                     return Err(format!("a publisher has failed: {status}").into());
                 }
-                *child = publisher(&mut random);
+                *child = publisher(&mut rng);
             }
         }
         if !subscribers.iter_mut().all(Child::runs) {

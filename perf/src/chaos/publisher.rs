@@ -7,57 +7,55 @@ use doorbell::store::{PostgresStore, Store as _};
 
 use super::{STREAMS, builder, connect, stream};
 use crate::child::{end, runtime};
-use crate::random::Random;
+use testkit::random::{Rng, RngExt as _};
 
 pub(super) fn run(url: &str, seed: u64, pause: u64, mortal: bool) {
     runtime().block_on(async {
         let store = connect(url).await;
         let bus = builder(url, &store).start().unwrap();
         tokio::select! {
-            () = publish(&bus, &store, Random::new(seed), pause, mortal) => unreachable!("it goes on for ever"),
+            () = publish(&bus, &store, Rng::with_seed(seed), pause, mortal) => unreachable!("it goes on for ever"),
             () = end() => {}
         }
         bus.shutdown().await;
     });
 }
 
-async fn publish(bus: &DistributedBus, store: &PostgresStore, mut random: Random, pause: u64, mortal: bool) {
+async fn publish(bus: &DistributedBus, store: &PostgresStore, mut rng: Rng, pause: u64, mortal: bool) {
     let mut count = 0_u64;
     let process = std::process::id();
     loop {
-        let note = |random: &mut Random, count: &mut u64| {
+        let note = |rng: &mut Rng, count: &mut u64| {
             *count += 1;
-            FleetEvent::custom(stream(random.below(STREAMS)), "note", format!("{process} {count}"))
+            FleetEvent::custom(stream(rng.u64(..STREAMS)), "note", format!("{process} {count}"))
         };
         // Whatever fails: what was committed is what the store says in the end.
-        let failed = match random.below(1000) {
+        let failed = match rng.u64(..1000) {
             0..5 => {
-                let committed = store.append(note(&mut random, &mut count)).await.is_ok();
+                let committed = store.append(note(&mut rng, &mut count)).await.is_ok();
                 if committed && mortal {
                     std::process::exit(0); // before the bell
                 }
                 !committed
             }
             5..200 => {
-                let batch = (0..1 + random.below(30))
-                    .map(|_| note(&mut random, &mut count))
-                    .collect();
+                let batch = (0..1 + rng.u64(..30)).map(|_| note(&mut rng, &mut count)).collect();
                 bus.append_batch_and_publish(batch).await.is_err()
             }
-            200..300 => match store.append(note(&mut random, &mut count)).await {
+            200..300 => match store.append(note(&mut rng, &mut count)).await {
                 Ok(stamped) => {
-                    tokio::time::sleep(random.millis(0, 20)).await;
+                    tokio::time::sleep(rng.millis(0..20)).await;
                     bus.publish(stamped);
                     false
                 }
                 Err(_) => true,
             },
-            _ => bus.append_and_publish(note(&mut random, &mut count)).await.is_err(),
+            _ => bus.append_and_publish(note(&mut rng, &mut count)).await.is_err(),
         };
         let pause = if failed {
             Duration::from_millis(20)
         } else {
-            random.millis(0, pause)
+            rng.millis(0..pause)
         };
         tokio::time::sleep(pause).await;
     }

@@ -15,7 +15,7 @@ use super::account::Account;
 use super::subscriptions::{Heads, Pace, follow, hop, sum_up, visit};
 use super::{STREAMS, builder, connect, stream};
 use crate::child::{LIMIT, end, runtime, say};
-use crate::random::Random;
+use testkit::random::Rng;
 
 /// What a subscriber process has had.
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub(super) fn run(url: &str, seed: u64) {
 
 /// Starts all subscriptions. Those that are to have everything are ready when this returns.
 async fn start(bus: &DistributedBus, seed: u64, heads: &watch::Receiver<Heads>, tasks: &mut Tasks) {
-    let mut random = Random::new(seed);
+    let mut rng = Rng::with_seed(seed);
     let report = SubscribeOptions::new().on_slow(OnSlow::Report);
 
     let all = bus.subscribe_all_ready().await.unwrap();
@@ -66,9 +66,9 @@ async fn start(bus: &DistributedBus, seed: u64, heads: &watch::Receiver<Heads>, 
     tasks.spawn(named("all streams", follow(all, None, Pace::Quick, heads.clone())));
     tasks.spawn(named(
         "all streams, slow",
-        follow(all_slow, None, Pace::Slow(random.fork()), heads.clone()),
+        follow(all_slow, None, Pace::Slow(rng.fork()), heads.clone()),
     ));
-    let sum = sum_up(all_report, random.fork(), heads.clone());
+    let sum = sum_up(all_report, rng.fork(), heads.clone());
     tasks.spawn(async move {
         sum.await;
         None
@@ -78,8 +78,8 @@ async fn start(bus: &DistributedBus, seed: u64, heads: &watch::Receiver<Heads>, 
         // Slow ones beside the quick ones, so that they share a ring.
         for (name, options, pace) in [
             ("one stream", SubscribeOptions::new(), Pace::Quick),
-            ("one stream, slow", SubscribeOptions::new(), Pace::Slow(random.fork())),
-            ("one stream, slow, reports", report, Pace::Slow(random.fork())),
+            ("one stream, slow", SubscribeOptions::new(), Pace::Slow(rng.fork())),
+            ("one stream, slow, reports", report, Pace::Slow(rng.fork())),
         ] {
             let one = bus.subscribe_with(&key, options);
             one.ready().await.unwrap();
@@ -87,11 +87,11 @@ async fn start(bus: &DistributedBus, seed: u64, heads: &watch::Receiver<Heads>, 
         }
     }
     for n in 4..8 {
-        let hops = hop(bus.clone(), stream(n), random.fork(), heads.clone());
+        let hops = hop(bus.clone(), stream(n), rng.fork(), heads.clone());
         tasks.spawn(named("one stream, with breaks", hops));
     }
     for n in 8..STREAMS {
-        let visits = visit(bus.clone(), stream(n), random.fork(), heads.clone());
+        let visits = visit(bus.clone(), stream(n), rng.fork(), heads.clone());
         tasks.spawn(async move {
             visits.await;
             None

@@ -7,8 +7,9 @@ use doorbell::bus::{BusEvent, BusSubscription, DistributedBus, OnSlow, Subscribe
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::account::{Account, Stretch};
-use crate::random::Random;
+use super::account::{Account, record};
+use testkit::account::{Holes, Sequence};
+use testkit::random::{Rng, RngExt as _};
 
 /// How far the streams reach when everything has come to rest; until then, nothing.
 pub(super) type Heads = Option<BTreeMap<String, u64>>;
@@ -18,20 +19,20 @@ pub(super) enum Pace {
     /// As fast as it can: it never misses anything.
     Quick,
     /// Slower than events come, until the end.
-    Slow(Random),
+    Slow(Rng),
 }
 
 impl Pace {
     /// Rests after an item, unless the end has come.
     async fn rest(&mut self, heads: &mut watch::Receiver<Heads>) {
-        let Self::Slow(random) = self else { return };
+        let Self::Slow(rng) = self else { return };
         if heads.borrow().is_some() {
             return;
         }
-        let time = if random.percent(1) {
-            random.millis(0, 3_000)
+        let time = if rng.percent(1) {
+            rng.millis(0..3_000)
         } else {
-            random.millis(0, 40)
+            rng.millis(0..40)
         };
         tokio::select! {
             () = sleep(time) => {}
@@ -55,7 +56,7 @@ pub(super) async fn follow(
         tokio::select! {
             item = subscription.recv() => {
                 let item = item.expect("the bus lives");
-                account.take(of.as_deref(), &item);
+                account.record(of.as_deref(), &item);
                 if matches!(pace, Pace::Quick) {
                     assert!(matches!(item, BusEvent::Event(_)), "{item:?} for a quick one");
                 }
@@ -74,84 +75,80 @@ fn is_complete(account: &Account, of: Option<&str>, heads: &Heads) -> bool {
 }
 
 /// Subscribes, takes some events, leaves, and comes back where it was.
-pub(super) async fn hop(
-    bus: DistributedBus,
-    key: String,
-    mut random: Random,
-    mut heads: watch::Receiver<Heads>,
-) -> Account {
+pub(super) async fn hop(bus: DistributedBus, key: String, mut rng: Rng, mut heads: watch::Receiver<Heads>) -> Account {
     let mut account = Account::default();
     loop {
         let mut subscription = bus.subscribe_from(&key, account.last(&key));
-        for _ in 0..random.below(40) {
+        for _ in 0..rng.u64(..40) {
             if is_complete(&account, Some(&key), &heads.borrow_and_update()) {
                 return account;
             }
             tokio::select! {
-                item = subscription.recv() => account.take(Some(&key), &item.expect("the bus lives")),
+                item = subscription.recv() => account.record(Some(&key), &item.expect("the bus lives")),
                 _ = heads.changed() => {}
-                () = sleep(random.millis(1, 300)) => break,
+                () = sleep(rng.millis(1..300)) => break,
             }
         }
-        if random.percent(20) {
+        if rng.percent(20) {
             drop(subscription);
-            sleep(random.millis(1, 200)).await;
+            sleep(rng.millis(1..200)).await;
         }
     }
 }
 
 /// Comes and goes, starts anywhere, and looks only whether what it gets has no hole that was not announced.
-pub(super) async fn visit(bus: DistributedBus, key: String, mut random: Random, heads: watch::Receiver<Heads>) {
+pub(super) async fn visit(bus: DistributedBus, key: String, mut rng: Rng, heads: watch::Receiver<Heads>) {
     let mut highest = 0;
     while heads.borrow().is_none() {
-        let (mut options, mut stretch) = match random.below(4) {
-            0 => (SubscribeOptions::new().after(0), Stretch::after(0)),
+        let (mut options, mut numbers) = match rng.u64(..4) {
+            0 => (SubscribeOptions::new().after(0), Sequence::after(0)),
             1 => {
-                let after = random.below(highest + 1);
-                (SubscribeOptions::new().after(after), Stretch::after(after))
+                let after = rng.u64(..highest + 1);
+                (SubscribeOptions::new().after(after), Sequence::after(after))
             }
-            _ => (SubscribeOptions::new(), Stretch::default()),
+            _ => (SubscribeOptions::new(), Sequence::from_first()),
         };
-        if random.percent(50) {
+        if rng.percent(50) {
             options = options.on_slow(OnSlow::Report);
         }
-        let is_slow = random.percent(30);
+        let is_slow = rng.percent(30);
         let mut subscription = bus.subscribe_with(&key, options);
-        if random.percent(30) {
+        if rng.percent(30) {
             continue; // gone before it was ready
         }
-        for _ in 0..random.below(30) {
+        for _ in 0..rng.u64(..30) {
             tokio::select! {
-                item = subscription.recv() => stretch.take(&item.expect("the bus lives")),
-                () = sleep(random.millis(1, 100)) => break,
+                item = subscription.recv() => record(&mut numbers, &item.expect("the bus lives")),
+                () = sleep(rng.millis(1..100)) => break,
             }
             if is_slow {
-                sleep(random.millis(0, 100)).await;
+                sleep(rng.millis(0..100)).await;
             }
         }
-        highest = highest.max(stretch.last());
+        highest = highest.max(numbers.last());
         drop(subscription);
-        sleep(Duration::from_millis(random.below(20))).await;
+        sleep(Duration::from_millis(rng.u64(..20))).await;
     }
 }
 
 /// Reads all streams slowly and wants to be told how much it misses: that and what it gets is all there was.
-pub(super) async fn sum_up(mut subscription: BusSubscription, random: Random, mut heads: watch::Receiver<Heads>) {
-    let mut last = BTreeMap::new();
-    let (mut received, mut passed) = (0, 0);
-    let mut pace = Pace::Slow(random);
+pub(super) async fn sum_up(mut subscription: BusSubscription, rng: Rng, mut heads: watch::Receiver<Heads>) {
+    let mut account = testkit::account::Account::new(Sequence::from_first().holes(Holes::Allowed));
+    let mut passed = 0;
+    let mut pace = Pace::Slow(rng);
     loop {
         let all = heads.borrow_and_update().as_ref().map(|heads| heads.values().sum());
-        if all.is_some_and(|all: u64| received + passed >= all) {
-            assert_eq!(Some(received + passed), all, "received and passed over");
+        let accounted = account.counts().received + passed;
+        if all.is_some_and(|all: u64| accounted >= all) {
+            assert_eq!(Some(accounted), all, "received and passed over");
             return;
         }
         tokio::select! {
             item = subscription.recv() => match item.expect("the bus lives") {
                 BusEvent::Event(event) => {
-                    received += 1;
-                    let before = last.insert(event.agent_id.clone(), event.seq);
-                    assert!(before < Some(event.seq), "{} after {before:?}", event.seq);
+                    let numbers = account.stream(&event.agent_id);
+                    numbers.received(event.seq);
+                    numbers.assert_sound(&event.agent_id);
                 }
                 BusEvent::Lagged(events) => passed += events,
                 other => panic!("{other:?} for one that does not read back"),

@@ -18,7 +18,6 @@ use throwaway_postgres::Server;
 
 use doorbell_perf::chaos::{self, Plan};
 use doorbell_perf::child::Child;
-use doorbell_perf::random;
 
 /// The chaos of a run of all tests.
 const CHAOS: Duration = Duration::from_secs(60);
@@ -52,7 +51,7 @@ const TESTS: &[(&str, fn())] = &[
 ];
 
 fn chaos_loses_nothing() {
-    run_chaos(CHAOS, random::seed());
+    run_chaos(CHAOS, testkit::random::seed());
 }
 
 fn run_chaos(duration: Duration, seed: u64) {
@@ -90,7 +89,7 @@ fn main() -> ExitCode {
         ["child", "late-ringer", url] => ringing::late_watchdog(url),
         ["child", "idler", url] => idling::idler(url),
         ["child", "leaver", url, how] => leaving::leaver(url, how),
-        ["chaos", seconds] => run_chaos(Duration::from_secs(number(seconds)), random::seed()),
+        ["chaos", seconds] => run_chaos(Duration::from_secs(number(seconds)), testkit::random::seed()),
         ["chaos", seconds, seed] => run_chaos(Duration::from_secs(number(seconds)), number(seed)),
         _ => return run_tests(&words),
     }

@@ -95,8 +95,8 @@ async fn requests(
     loop {
         let mut kind = [0];
         tokio::select! {
-            sql = injected.recv() => {
-                let Some(sql) = sql else { return Ok(()) };
+            // Nothing is injected any more once a later connection is made.
+            Some(sql) = injected.recv() => {
                 answers.lock().unwrap().push_back(false);
                 server.write_all(&message::query(&sql)).await?;
                 continue;
@@ -135,8 +135,7 @@ async fn replies(
     loop {
         let mut kind = [0];
         tokio::select! {
-            refusal = refusals.recv() => {
-                let Some(refusal) = refusal else { return Ok(()) };
+            Some(refusal) = refusals.recv() => {
                 client.write_all(&refusal).await?;
                 continue;
             }

@@ -8,15 +8,10 @@ use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-#[path = "console/client.rs"]
 mod client;
-#[path = "../examples/console/cluster.rs"]
 mod cluster;
-#[path = "../examples/console/service.rs"]
 mod service;
-#[path = "../examples/console/simulation.rs"]
 mod simulation;
-#[path = "../examples/console/web.rs"]
 mod web;
 
 use client::{Frame, Frames, get, json, request};
