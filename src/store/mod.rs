@@ -6,7 +6,7 @@
 //! - `PostgresStore` (feature `postgres`) keeps streams in a database, for any number of processes.
 //! - Other stores implement three methods of the [`Store`] trait.
 //!
-//! The default event type is [`FleetEvent`](crate::event::FleetEvent): `MemoryStore::new()`, `PostgresStore::connect(url)`. For
+//! The default event type is [`FleetEvent`]: `MemoryStore::new()`, `PostgresStore::connect(url)`. For
 //! other event types, use `MemoryStore::<Event>::default()` and `PostgresStore::<Event>::builder().connect(url)`.
 //!
 //! ```

@@ -54,10 +54,11 @@ use crate::pg::warm_pool::WarmPool;
 /// Appends to one stream are serialized from their first statement to their commit, so sequence numbers follow the commit order
 /// and have no gaps. Reads never block. An open transaction that has appended blocks appends to its own streams, and nothing else.
 ///
-/// A process runs at most four append transactions at a time, and leaves at least one connection of its pool free. Appends that
-/// arrive meanwhile wait without a connection, and the next transaction takes all of them, whatever their streams, so hundreds of
-/// writers share one flush. Appends still succeed or fail individually. If one is refused, or another session has locked its
-/// stream, the affected streams continue in their own transactions.
+/// A process runs at most four append transactions at a time, or one fewer than its pool has connections if that is less, but at
+/// least one. Appends that arrive during these transactions wait without a connection, and the next transaction takes them,
+/// whatever their streams, so hundreds of writers share one flush. Appends still succeed or fail individually: if one is refused,
+/// or another session has locked its stream, the affected streams continue in their own transactions. Those do not count towards
+/// the limit, and each occupies a connection.
 ///
 /// # Timeouts
 ///

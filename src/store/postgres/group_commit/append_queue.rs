@@ -34,8 +34,8 @@ pub(super) struct StreamBatch {
 
 /// The queued appends of a process, and the permits of its append transactions.
 ///
-/// A stream is *in flight* while one task appends to it; no other task takes its queued appends meanwhile, so they do not wait
-/// for each other's lock.
+/// A stream is *in flight* while a task appends to it. No other task takes queued appends of that stream, so tasks never wait for
+/// each other's stream locks.
 pub(in crate::store::postgres) struct AppendQueue {
     state: Mutex<State>,
     max_permits: usize,

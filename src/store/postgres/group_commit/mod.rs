@@ -1,7 +1,7 @@
 //! Group commit: concurrent appends of a process share transactions.
 //!
 //! Every transaction costs the server a flush, and a stream's lock is held until that flush is done. So a process runs few append
-//! transactions at a time. Appends that arrive meanwhile wait in the [`AppendQueue`] without a connection, and the next
+//! transactions at a time. Appends that arrive during them wait in the [`AppendQueue`] without a connection, and the next
 //! transaction takes all of them, whatever their streams: any number of writers share one flush.
 //!
 //! - Where few append, each append runs in a transaction of its own, without queueing ([`direct_append`]).
