@@ -1,7 +1,7 @@
-//! The subscribers of a ring: their announcements and cursors, readable by every publisher without a lock.
+//! What each subscriber may be reading (its announcement) and its position, readable by every publisher without a lock.
 //!
-//! Entries live in chunks that are only ever added, so a publisher walks them without protection. A subscriber owns its entry
-//! alone; publishers and observers only read it.
+//! Entries live in chunks that are only ever added, so publishers scan them without protection. Only the subscriber writes its
+//! entry; publishers and statistics only read it.
 
 use core::fmt;
 use core::ops::Range;
@@ -36,7 +36,7 @@ const FIRST_CHUNK: usize = 8;
 /// Entries of every further chunk: one for each bit of its maps.
 const CHUNK: usize = 64;
 
-/// What a subscriber shows to the others.
+/// What a subscriber shows to other threads.
 struct Entry {
     /// The interval of sequences it may be reading, as [`Reach::word`] writes it, or [`NOTHING`].
     announced: AtomicU64,
@@ -70,18 +70,18 @@ impl Chunk {
     }
 }
 
-/// A subscriber's place in the registry; used by that subscriber alone, and given back by [`Announcements::leave`].
+/// A subscriber's entry; used by that subscriber alone, and given back by [`Announcements::leave`].
 pub(super) struct Seat {
     entry: NonNull<Entry>,
     chunk: NonNull<Chunk>,
     index: usize,
-    /// Numbers the seats of one registry densely from 0, and is used again after a leave.
+    /// Numbers the seats of one ring densely from 0; reused after a leave.
     number: usize,
     active: bool,
 }
 
-// SAFETY: the pointers are only used to reach atomics of a chunk, which lives as long as the registry; `Seat` is kept beside a
-// reference count on that registry's owner.
+// SAFETY: the pointers are only used to reach atomics of a chunk, which lives as long as the `Announcements`; a `Seat` is kept
+// beside a reference count on the ring that owns them.
 unsafe impl Send for Seat {}
 // SAFETY: as above; nothing behind `&Seat` is mutated but atomics.
 unsafe impl Sync for Seat {}
@@ -93,7 +93,7 @@ impl Seat {
 
     #[inline(always)]
     fn chunk(&self) -> &Chunk {
-        // SAFETY: chunks are never freed before the registry, and a seat does not outlive it (see the `Send` impl).
+        // SAFETY: chunks are never freed before the `Announcements`, and a seat does not outlive those (see the `Send` impl).
         unsafe { self.chunk.as_ref() }
     }
 
@@ -103,7 +103,7 @@ impl Seat {
         unsafe { self.entry.as_ref() }
     }
 
-    /// Announces that the owner may read the sequences from `start` on, as far as `reach` goes.
+    /// Announces that the subscriber may read the sequences from `start` on, as far as `reach` goes.
     ///
     /// Reads of an earlier interval end here. The caller fences before it relies on the announcement.
     #[inline(always)]
@@ -123,7 +123,7 @@ impl Seat {
             .store(reach.word(start), ord!("announce.interval", Release));
     }
 
-    /// Takes the announcement back: the owner reads nothing any more.
+    /// Withdraws the announcement: the subscriber no longer reads anything.
     #[inline(always)]
     pub(super) fn withdraw(&mut self) {
         // Release, pairs with `scan.announced`: for a scan that sees the withdrawal, reads of the interval announced
@@ -133,7 +133,7 @@ impl Seat {
             .store(NOTHING, ord!("withdraw.interval", Release));
     }
 
-    /// Withdraws, and spares publishers the look at this seat until the next announcement.
+    /// Withdraws the announcement, and takes this seat out of the scans until the next one.
     pub(super) fn rest(&mut self) {
         if self.active {
             self.active = false;
@@ -145,7 +145,7 @@ impl Seat {
         }
     }
 
-    /// Shows the sequence of the next receive to observers.
+    /// Shows the sequence of the next receive to statistics.
     #[inline(always)]
     pub(super) fn show_position(&self, position: u64) {
         // Relaxed, pairs with `positions.read`: a statistic.
@@ -169,7 +169,7 @@ struct Free {
     seats_made: usize,
 }
 
-// SAFETY: the pointer only reaches atomics of a chunk that lives as long as the registry that owns this.
+// SAFETY: the pointer only reaches atomics of a chunk that lives as long as the `Announcements` that own this.
 unsafe impl Send for Free {}
 
 pub(super) struct Announcements {
@@ -180,7 +180,7 @@ pub(super) struct Announcements {
 }
 
 impl Announcements {
-    /// A registry in which announcements cover the given numbers of sequences.
+    /// No entries yet; announcements cover `short` or `long` sequences.
     pub(super) fn new(short: u64, long: u64) -> Self {
         let first = Box::new(Chunk::new(FIRST_CHUNK));
         let pointer = NonNull::from(&*first);
@@ -203,7 +203,7 @@ impl Announcements {
         let mut free = self.free.lock();
         if free.seats.is_empty() {
             let chunk = NonNull::from(Box::leak(Box::new(Chunk::new(CHUNK))));
-            // SAFETY: the last chunk lives as long as the registry.
+            // SAFETY: the last chunk lives as long as `self`.
             let last = unsafe { free.last.as_ref() };
             // Release, pairs with `scan.next`: scans see the contents of the chunk.
             last.next.store(chunk.as_ptr(), ord!("announcements.grow", Release));
@@ -231,8 +231,8 @@ impl Announcements {
 
     /// Calls `found` with every announced interval.
     ///
-    /// The caller has moved the frontier and fenced: an announcement that this walk misses is refused by its own check of the
-    /// frontier.
+    /// The caller has raised the frontier and fenced: an announcement that this scan misses is refused by its subscriber's own
+    /// check of the frontier.
     pub(super) fn announcements(&self, mut found: impl FnMut(Range<u64>)) {
         self.chunks(|chunk| {
             // Acquire, pairs with `rest.active`: if `rest` has cleared a bit, the reads before it are over.
@@ -269,7 +269,7 @@ impl Announcements {
             if next.is_null() {
                 return;
             }
-            // SAFETY: chunks are only added, and live as long as the registry.
+            // SAFETY: chunks are only added, and live as long as `self`.
             chunk = unsafe { &*next };
         }
     }
@@ -277,12 +277,12 @@ impl Announcements {
 
 impl Free {
     fn add_seats(&mut self, chunk: NonNull<Chunk>) {
-        // SAFETY: the chunk was just made, and lives as long as the registry.
+        // SAFETY: the chunk was just made, and lives as long as the `Announcements`.
         let entries = &unsafe { chunk.as_ref() }.entries;
         let made = self.seats_made;
         self.seats_made += entries.len();
         self.last = chunk;
-        // Reversed, so that the seats are handed out in the order of their numbers.
+        // Reversed, so that seats are taken in the order of their numbers.
         self.seats
             .extend(entries.iter().enumerate().rev().map(|(index, entry)| Seat {
                 entry: NonNull::from(&**entry),

@@ -8,13 +8,13 @@ use super::subscriber::Subscriber;
 
 /// A run of events, yielded by reference; made by the batch receives.
 ///
-/// Only what the iterator yields counts as received: drop it half-way and the rest is received next time. The events stay readable
-/// until the subscriber is used again, also after the batch itself is gone.
+/// Only what the iterator yields counts as received: if it is dropped half-way, the rest is received next time. The events stay
+/// readable until the subscriber is used again, even after the batch is dropped.
 ///
 /// Events that are published while the batch is read may extend it, up to its limit. Void sequences are passed over.
 ///
-/// Quickest are the methods of [`Iterator`] that take the whole batch, such as `for_each`, `fold`, `sum` or `max`: they look at each
-/// event once, and count what was received at the end.
+/// The methods of [`Iterator`] that consume the whole batch, such as `for_each`, `fold`, `sum` or `max`, are the fastest: they check
+/// each event once, and count what was received at the end.
 ///
 /// ```
 /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -26,11 +26,11 @@ use super::subscriber::Subscriber;
 /// ```
 pub struct Batch<'a, T: Send + Sync + 'static> {
     subscriber: &'a mut Subscriber<T>,
-    /// The slots of the next events, all of them published: these are yielded without a further look.
+    /// The slots of the next events, all published: these are yielded without further checks.
     run: core::slice::Iter<'a, Slot<T>>,
     /// The sequence of the next event of the run.
     seq: u64,
-    /// How many events may be yielded besides the run.
+    /// How many events may be yielded after the run.
     left: usize,
 }
 
@@ -72,7 +72,7 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
         if self.left == 0 {
             return None;
         }
-        // What is kept here stays in registers, which a call that borrows all of it would prevent.
+        // The fields stay in registers, which a call that borrows all of `self` would prevent.
         // SAFETY: this batch borrows the subscriber for `'a`.
         let (found, run) = unsafe { next_run(self.subscriber, self.left) };
         let found = found?;
@@ -85,7 +85,7 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
         Some((found.seq, unsafe { show(storage) }))
     }
 
-    /// As [`Iterator::fold`], for the events that are published from the position on without a gap: looks at each of them once only.
+    /// As [`Iterator::fold`], for the events that are published from the position on without a gap; checks each of them only once.
     #[inline(always)]
     fn fold_direct<B>(&mut self, mut folded: B, fold: &mut impl FnMut(B, &'a T) -> B) -> B {
         self.left += self.run.len();
@@ -110,7 +110,7 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
     }
 }
 
-/// Counts events as received when it is dropped: at the end of a run, or when whoever looks at them panics.
+/// Counts events as received when it is dropped: at the end of a run, or when the caller's closure panics.
 struct Received<'s, T: Send + Sync + 'static> {
     subscriber: &'s mut Subscriber<T>,
     /// The sequence of the next event.
@@ -152,8 +152,8 @@ unsafe fn slots<'a, T: Send + Sync + 'static>(subscriber: &Subscriber<T>, most: 
     unsafe { core::slice::from_raw_parts(slots.as_ptr(), slots.len()) }
 }
 
-/// What follows where a run has ended: the next event, already counted as received, and the run behind it, which is empty where the
-/// next event needs a closer look.
+/// The next event after the end of a run, already counted as received, and the run that follows it, which is empty if the next
+/// event needs further checks.
 ///
 /// # Safety
 ///
@@ -192,7 +192,7 @@ impl<'a, T: Send + Sync + 'static> Iterator for Batch<'a, T> {
         (self.run.len().max(usize::from(at_first)), Some(most))
     }
 
-    /// As a loop over [`Batch::next`], but quicker.
+    /// As a loop over [`Batch::next`], but faster.
     #[inline]
     fn fold<B, F>(mut self, init: B, mut fold: F) -> B
     where

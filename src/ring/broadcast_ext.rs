@@ -1,7 +1,7 @@
-//! What the drop-in needs of the ring beyond the ring's own interface.
+//! What the drop-in needs from the ring beyond the ring's public interface.
 //!
-//! Nothing here bounds `T`: making a channel does, and the drop-in's handles can then be named and used without repeating it, as
-//! tokio's can.
+//! Nothing here bounds `T`, because making a channel does: the drop-in's handles can be named and used without repeating the
+//! bound, as tokio's can.
 
 use core::task::{Context, Poll, ready};
 
@@ -17,58 +17,60 @@ use crate::sync::Arc;
 
 /// Makes a ring; `T` need not be `'static`, since nothing but its handles keeps it.
 pub(crate) fn open<T: Send + Sync>(builder: &Builder) -> Result<(Publisher<T>, Subscriber<T>), BuildError> {
-    let core = Arc::new(RingShared::new(builder.checked::<T>()?));
-    let subscriber = Subscriber::new(core.clone(), Start::Latest);
-    Ok((Publisher::from_core(core), subscriber))
+    let shared = Arc::new(RingShared::new(builder.checked::<T>()?));
+    let subscriber = Subscriber::new(shared.clone(), Start::Latest);
+    Ok((Publisher::from_shared(shared), subscriber))
 }
 
 impl<T> Publisher<T> {
-    /// Publishes for those who are there and says how many these are; gives the value back when nobody is.
+    /// Publishes and returns the number of subscribers; returns the value if there is none.
     #[inline]
     pub(crate) fn send(&self, value: T) -> Result<usize, T> {
-        let core = self.core();
-        let subscribers = core.counts.subscribers();
+        let shared = self.shared();
+        let subscribers = shared.counts.subscribers();
         if subscribers == 0 {
             return Err(value);
         }
-        let look_again = core::mem::needs_drop::<T>().then(|| RecheckRelease(core));
-        core.publish_claimed(core.claim(), value);
-        drop(look_again);
+        let recheck = core::mem::needs_drop::<T>().then(|| RecheckRelease(shared));
+        shared.publish_claimed(shared.claim(), value);
+        drop(recheck);
         Ok(subscribers)
     }
 
-    /// How many events are retained that somebody has yet to receive.
+    /// The number of retained events that at least one subscriber has yet to receive.
     pub(crate) fn unread(&self) -> usize {
-        let core = self.core();
+        let shared = self.shared();
         let mut slowest = u64::MAX;
-        core.announcements.positions(|position| slowest = slowest.min(position));
-        core.tail().saturating_sub(slowest).min(core.geometry.capacity()) as usize
+        shared
+            .announcements
+            .positions(|position| slowest = slowest.min(position));
+        shared.tail().saturating_sub(slowest).min(shared.geometry.capacity()) as usize
     }
 
     pub(crate) fn counts(&self) -> &Arc<SubscriberCount> {
-        &self.core().counts
+        &self.shared().counts
     }
 
     pub(crate) fn publisher_count(&self) -> usize {
-        self.core().publisher_count()
+        self.shared().publisher_count()
     }
 }
 
 impl<T> WeakPublisher<T> {
     pub(crate) fn publisher_count(&self) -> usize {
-        self.core().map_or(0, |core| core.publisher_count())
+        self.shared().map_or(0, |shared| shared.publisher_count())
     }
 }
 
 impl<T> Subscriber<T> {
-    /// From now on, if this subscriber is the last to go, it takes what is retained with it; or no longer.
+    /// Sets whether this subscriber, if it is the last to be dropped, releases what is retained.
     pub(crate) fn set_releasing(&mut self, releases: bool) {
         self.cursor_mut().releases = releases;
     }
 
     /// A new subscriber of the same ring.
     pub(crate) fn sibling(&self) -> Self {
-        Self::new(self.cursor().core().clone(), Start::Latest)
+        Self::new(self.cursor().shared().clone(), Start::Latest)
     }
 
     pub(crate) fn unread(&self) -> usize {
@@ -76,15 +78,15 @@ impl<T> Subscriber<T> {
     }
 
     pub(crate) fn counts(&self) -> &SubscriberCount {
-        &self.cursor().core().counts
+        &self.cursor().shared().counts
     }
 
     pub(crate) fn publisher_count(&self) -> usize {
-        self.cursor().core().publisher_count()
+        self.cursor().shared().publisher_count()
     }
 
     pub(crate) fn shares_ring_with(&self, other: &Self) -> bool {
-        Arc::ptr_eq(self.cursor().core(), other.cursor().core())
+        Arc::ptr_eq(self.cursor().shared(), other.cursor().shared())
     }
 
     /// Ends the wait of a future that is dropped.
@@ -93,7 +95,7 @@ impl<T> Subscriber<T> {
     }
 }
 
-/// Receives that consume the event before they clone it: if the clone panics, the event is passed over.
+/// Receives that consume the event before they clone it: if the clone panics, the event counts as received.
 impl<T: Clone> Subscriber<T> {
     #[inline]
     pub(crate) fn try_take(&mut self) -> Result<T, TryRecvError> {

@@ -1,4 +1,4 @@
-//! Making a ring, and the choices one has.
+//! Makes a ring, with the default or with other settings.
 
 use super::error::BuildError;
 use super::geometry::{Geometry, MAX_CAPACITY, MAX_SEQ};
@@ -7,16 +7,16 @@ use super::shared::{RingShared, Slot};
 use super::subscriber::Subscriber;
 use crate::sync::Arc;
 
-/// Where a subscriber that lagged goes on.
+/// Where a subscriber goes on after a lag.
 ///
-/// Everything that is passed over counts as skipped, and [`Lagged`](super::Lagged) says how much that was.
+/// Everything that it passes over counts as skipped; [`Lagged`](super::Lagged) says how much that was.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OnLag {
-    /// At the oldest retained event: loses the least now, but under load that event is overwritten next.
+    /// At the oldest retained event: loses the least now, but under load that event is the next to be overwritten.
     Oldest,
-    /// This many events behind the oldest retained one (at most at the next event to come).
+    /// This many events after the oldest retained one, but at most at the next event to come.
     Headroom(u64),
-    /// At the next event to come: everything published so far is given up.
+    /// At the next event to come: skips everything published so far.
     Latest,
 }
 
@@ -36,13 +36,13 @@ pub enum OnLag {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Start {
-    /// With the next event: everything claimed before the subscriber exists is excluded.
+    /// With the next event: excludes everything claimed before the subscriber exists.
     Latest,
-    /// With the oldest event that is retained.
+    /// With the oldest retained event.
     Oldest,
     /// With the event after this sequence.
     ///
-    /// If events after it are overwritten already, the first receive reports exactly those as lost. If it lies beyond the end of
+    /// If events after it are already overwritten, the first receive reports exactly those as lost. If it lies beyond the end of
     /// the ring, nothing at or below it will be delivered.
     After(u64),
 }
@@ -50,26 +50,27 @@ pub enum Start {
 /// How the blocking receives wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum WaitStrategy {
-    /// Spins briefly, yields a few times, then parks the thread. The right choice unless you have measured.
+    /// Spins briefly, yields a few times, then parks the thread. The right choice unless measurements say otherwise.
     #[default]
     Park,
-    /// Spins briefly, then yields until there is something. Keeps a core busy, lets other threads run.
+    /// Spins briefly, then yields until there is an event. Keeps a core busy but lets other threads run.
     Yield,
-    /// Spins until there is something: the lowest latency, for a core of its own. With more threads than cores it is ruinous.
+    /// Spins until there is an event: the lowest latency, at the price of a core. Ruinous with more threads than cores.
     Spin,
 }
 
-/// Who wakes the waiting subscribers.
+/// How waiting subscribers are woken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Wake {
-    /// A publication wakes a few waiters, and each of these wakes more when it runs: publishing costs the same however many wait.
+    /// A publication wakes a few waiters, and each of these wakes more when it runs: the cost of publishing does not depend on the
+    /// number of waiters.
     #[default]
     Cascade,
-    /// A publication wakes every waiter before it returns, which costs time in proportion to their number.
+    /// A publication wakes every waiter before it returns; its cost is proportional to their number.
     All,
 }
 
-/// Makes a ring with other than the usual settings.
+/// Makes a ring with other than the default settings.
 ///
 /// ```
 /// use doorbell::ring::{Builder, OnLag, Wake};
@@ -94,9 +95,9 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Starts with a ring that retains `capacity` events (taken as it is, not rounded) and the usual settings.
+    /// A ring that retains `capacity` events (exactly, not rounded), with the default settings.
     ///
-    /// The ring allocates room for up to twice as many, once.
+    /// Range: 1 to 2^31, or less if that many events do not fit into memory. The ring allocates room for up to twice as many, once.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
@@ -109,38 +110,39 @@ impl Builder {
         }
     }
 
-    /// Where subscribers go on after a lag. Usually [`OnLag::Headroom`] of an eighth of the capacity.
+    /// Where subscribers go on after a lag. Default: [`OnLag::Headroom`] of an eighth of the capacity.
     #[must_use]
     pub fn on_lag(mut self, on_lag: OnLag) -> Self {
         self.on_lag = Some(on_lag);
         self
     }
 
-    /// The first sequence, from 1 to [`MAX_SEQ`]. Usually 1.
+    /// The first sequence. Default: 1. Range: 1 to [`MAX_SEQ`].
     #[must_use]
     pub fn first_seq(mut self, first_seq: u64) -> Self {
         self.first_seq = first_seq;
         self
     }
 
-    /// How the blocking receives wait. Usually [`WaitStrategy::Park`].
+    /// How the blocking receives wait. Default: [`WaitStrategy::Park`].
     #[must_use]
     pub fn wait(mut self, wait: WaitStrategy) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Who wakes waiting subscribers. Usually [`Wake::Cascade`].
+    /// How waiting subscribers are woken. Default: [`Wake::Cascade`].
     #[must_use]
     pub fn wake(mut self, wake: Wake) -> Self {
         self.wake = wake;
         self
     }
 
-    /// Whether a background thread (one for the process) may stand in when woken subscribers are too busy to wake the next.
+    /// Whether a background thread (one per process) wakes the next subscribers when woken ones are too busy to do so.
+    /// Default: true.
     ///
-    /// Usually true; the thread starts when a second subscriber waits. Without it, subscribers behind a woken one that never runs
-    /// wait for the next publication, and a publication costs one fence more.
+    /// The thread starts when a second subscriber waits. Without it, subscribers behind a woken one that never runs wait for the
+    /// next publication, and a publication costs one more fence.
     #[must_use]
     pub fn wake_watchdog(mut self, wake_watchdog: bool) -> Self {
         self.wake_watchdog = wake_watchdog;
@@ -151,11 +153,11 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// When the capacity or the first sequence is out of bounds. Nothing is allocated then.
+    /// If the capacity or the first sequence is out of range. Nothing is allocated then.
     pub fn channel<T: Send + Sync + 'static>(self) -> Result<(Publisher<T>, Subscriber<T>), BuildError> {
-        let core = Arc::new(RingShared::new(self.checked::<T>()?));
-        let subscriber = Subscriber::new(core.clone(), Start::Latest);
-        Ok((Publisher::from_core(core), subscriber))
+        let shared = Arc::new(RingShared::new(self.checked::<T>()?));
+        let subscriber = Subscriber::new(shared.clone(), Start::Latest);
+        Ok((Publisher::from_shared(shared), subscriber))
     }
 
     pub(super) fn checked<T>(&self) -> Result<&Self, BuildError> {
@@ -183,20 +185,20 @@ impl Builder {
 
 /// Makes a ring that retains `capacity` events, for many publishers and many subscribers.
 ///
-/// Every subscriber sees every event, in one order, numbered from 1. A subscriber that falls more than `capacity` events behind is
-/// told exactly what it missed; publishers never wait.
+/// Every subscriber sees every event, in one order, numbered from 1. A subscriber that falls more than `capacity` events behind
+/// gets an error that says exactly what it missed; publishers never wait.
 ///
 /// ```
 /// let (publisher, mut subscriber) = doorbell::ring::channel(1024);
 /// let mut second = publisher.subscribe();
-/// assert_eq!(publisher.publish("ding"), 1);
-/// assert_eq!(subscriber.try_recv(), Ok("ding"));
-/// assert_eq!(second.try_recv_seq(), Ok((1, "ding")));
+/// assert_eq!(publisher.publish("event"), 1);
+/// assert_eq!(subscriber.try_recv(), Ok("event"));
+/// assert_eq!(second.try_recv_seq(), Ok((1, "event")));
 /// ```
 ///
 /// # Panics
 ///
-/// When `capacity` is zero or too large ([`Builder`] returns an error instead).
+/// If `capacity` is zero or too large ([`Builder`] returns an error instead).
 #[must_use]
 pub fn channel<T: Send + Sync + 'static>(capacity: usize) -> (Publisher<T>, Subscriber<T>) {
     Builder::new(capacity)

@@ -1,8 +1,8 @@
-//! Taking part in tokio's cooperative budget, with the feature `tokio`.
+//! Takes part in tokio's cooperative budget, with the feature `tokio`.
 
 use core::task::{Context, Poll};
 
-/// Asks for the right to go on in this poll. Dropping the answer without `made_progress` gives the budget back.
+/// Asks for budget in this poll. Dropping the result without `made_progress` returns the budget.
 #[cfg(feature = "tokio")]
 pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<tokio::task::coop::RestoreOnPending> {
     tokio::task::coop::poll_proceed(cx)

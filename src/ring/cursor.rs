@@ -1,4 +1,4 @@
-//! Receiving: finding the next event without disturbing anybody, and knowing exactly what was lost.
+//! Receiving: finds the next event without blocking publishers, and knows exactly what was lost.
 
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -12,40 +12,40 @@ use super::stamp::Stamp;
 use super::stats::SubscriberStats;
 use crate::sync::{Arc, fault, named_fence, ord};
 
-/// Where one subscriber stands.
+/// The read position of one subscriber.
 pub(super) struct ReadCursor<T> {
-    core: Arc<RingShared<T>>,
+    shared: Arc<RingShared<T>>,
     /// Given back when the cursor is dropped.
     seat: ManuallyDrop<Seat>,
     /// The sequence of the next receive.
     position: u64,
-    /// Everything below is passed over in silence: a start beyond the end of the ring.
+    /// Sequences below this one are passed over silently: set by a start beyond the end of the ring.
     floor: u64,
-    /// How many sequences later an event expires.
+    /// An event expires this many sequences later.
     capacity: u64,
-    /// Up to here (and from the position on) the slot of a sequence is found by adding it to `aim`.
+    /// From the position up to here, the slot of a sequence is found by adding it to `slot_base`.
     direct_until: u64,
-    aim: *const Slot<T>,
-    /// As `aim`, for the slot of the sequence that one expires with.
-    expiry_aim: *const Slot<T>,
+    slot_base: *const Slot<T>,
+    /// As `slot_base`, for the slot of the sequence with which that one expires.
+    expiry_base: *const Slot<T>,
     /// The end of the announced interval, which covers every sequence from `position` on; zero when nothing is announced.
     announced_until: u64,
     /// How far the next announcement reaches.
     reach: Reach,
-    /// The first event of the batch in hand, which was found not to be lost.
+    /// The first event of the current batch, which was found not to be lost.
     batch_first: u64,
-    /// Later events of the batch in hand may have been lost before it began, if they are below this sequence.
+    /// Later events of the current batch may have been lost before it began if they are below this sequence.
     batch_doubtful_below: u64,
     start: u64,
     skipped: u64,
     void: u64,
     lag_events: u64,
     backlog_high_water: u64,
-    /// If this cursor is the last to go, it takes what is retained with it: the drop-in's rule.
+    /// If this cursor is the last to be dropped, it releases what is retained: the drop-in's rule.
     pub(super) releases: bool,
 }
 
-/// An event that was found: valid until the cursor is next asked for one.
+/// An event that was found; valid until the cursor is asked for the next one.
 pub(super) struct Found<T> {
     pub(super) seq: u64,
     value: NonNull<Value<T>>,
@@ -89,7 +89,7 @@ impl<T> Found<T> {
     }
 }
 
-/// What is known about a sequence. The storage of a value may be used under an announcement only.
+/// What is known about a sequence. The storage of a value may be used only under an announcement.
 enum Located<T> {
     Value(NonNull<Value<T>>),
     Void,
@@ -98,33 +98,33 @@ enum Located<T> {
 }
 
 impl<T> ReadCursor<T> {
-    pub(super) fn new(core: Arc<RingShared<T>>, start: Start) -> Self {
-        // First of all: what is claimed to release the ring is claimed before this, and so lies below the position.
-        core.counts.enter();
-        let tail = core.tail();
+    pub(super) fn new(shared: Arc<RingShared<T>>, start: Start) -> Self {
+        // Must come first: what is claimed to release the ring is then claimed before this, and so lies below the position.
+        shared.counts.enter();
+        let tail = shared.tail();
         let (position, floor) = match start {
             Start::Latest => (tail, 0),
-            Start::Oldest => (core.oldest(), 0),
+            Start::Oldest => (shared.oldest(), 0),
             Start::After(seq) => {
-                let next = seq.saturating_add(1).max(core.first_seq());
+                let next = seq.saturating_add(1).max(shared.first_seq());
                 (next.min(tail), next)
             }
         };
-        let seat = core.announcements.join(position.max(floor));
-        Self::at(core, seat, position, floor)
+        let seat = shared.announcements.join(position.max(floor));
+        Self::at(shared, seat, position, floor)
     }
 
-    fn at(core: Arc<RingShared<T>>, seat: Seat, position: u64, floor: u64) -> Self {
-        let capacity = core.geometry.capacity();
+    fn at(shared: Arc<RingShared<T>>, seat: Seat, position: u64, floor: u64) -> Self {
+        let capacity = shared.geometry.capacity();
         Self {
-            core,
+            shared,
             seat: ManuallyDrop::new(seat),
             position,
             floor,
             capacity,
             direct_until: 0,
-            aim: core::ptr::null(),
-            expiry_aim: core::ptr::null(),
+            slot_base: core::ptr::null(),
+            expiry_base: core::ptr::null(),
             announced_until: 0,
             reach: Reach::Short,
             batch_first: 0,
@@ -138,15 +138,15 @@ impl<T> ReadCursor<T> {
         }
     }
 
-    /// Another cursor at the same position, with an account of its own.
+    /// Another cursor at the same position, with statistics of its own.
     pub(super) fn fork(&self) -> Self {
-        self.core.counts.enter();
-        let seat = self.core.announcements.join(self.position());
-        Self::at(self.core.clone(), seat, self.position, self.floor)
+        self.shared.counts.enter();
+        let seat = self.shared.announcements.join(self.position());
+        Self::at(self.shared.clone(), seat, self.position, self.floor)
     }
 
-    pub(super) fn core(&self) -> &Arc<RingShared<T>> {
-        &self.core
+    pub(super) fn shared(&self) -> &Arc<RingShared<T>> {
+        &self.shared
     }
 
     /// The number of this cursor's seat.
@@ -160,7 +160,7 @@ impl<T> ReadCursor<T> {
     }
 
     pub(super) fn backlog(&self) -> u64 {
-        self.core.tail().saturating_sub(self.position())
+        self.shared.tail().saturating_sub(self.position())
     }
 
     pub(super) fn stats(&self) -> SubscriberStats {
@@ -175,16 +175,16 @@ impl<T> ReadCursor<T> {
         }
     }
 
-    /// Finds the next event, without consuming it: [`ReadCursor::advance`] does.
+    /// Finds the next event without consuming it; [`ReadCursor::advance`] consumes it.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Result<Found<T>, TryRecvError> {
         let seq = self.position;
         if seq < self.direct_until {
             let expires_with = seq + self.capacity;
-            // SAFETY: `aim` found both slots, and those of the sequences up to `direct_until`, within the ring.
-            let slot = unsafe { &*self.aim.wrapping_add(seq as usize) };
+            // SAFETY: `prepare_direct` found both slots, and those of the sequences up to `direct_until`, within the ring.
+            let slot = unsafe { &*self.slot_base.wrapping_add(seq as usize) };
             // SAFETY: as above.
-            let expiry = unsafe { &*self.expiry_aim.wrapping_add(expires_with as usize) };
+            let expiry = unsafe { &*self.expiry_base.wrapping_add(expires_with as usize) };
             // Acquire, pairs with `publish.stamp`: the value is complete.
             if slot.stamp.load(ord!("locate.stamp", Acquire)) == Stamp::value(seq).word()
                 && !self.is_expired(expiry, expires_with)
@@ -195,30 +195,30 @@ impl<T> ReadCursor<T> {
                 });
             }
         }
-        self.next_slowly()
+        self.next_slow()
     }
 
-    /// Prepares the direct look at the sequences from the position on, as far as they are announced and neither their slots nor
-    /// those of the sequences that they expire with start over.
-    fn aim(&mut self) {
+    /// Prepares direct access to the sequences from the position on, as far as they are announced and neither their slots nor
+    /// those of the sequences with which they expire wrap around.
+    fn prepare_direct(&mut self) {
         let seq = self.position;
         let expires_with = seq + self.capacity;
-        let slot = self.core.slots_from(seq, usize::MAX);
-        let expiry = self.core.slots_from(expires_with, usize::MAX);
-        self.aim = slot.as_ptr().wrapping_sub(seq as usize);
-        self.expiry_aim = expiry.as_ptr().wrapping_sub(expires_with as usize);
+        let slot = self.shared.slots_from(seq, usize::MAX);
+        let expiry = self.shared.slots_from(expires_with, usize::MAX);
+        self.slot_base = slot.as_ptr().wrapping_sub(seq as usize);
+        self.expiry_base = expiry.as_ptr().wrapping_sub(expires_with as usize);
         let direct = slot.len().min(expiry.len()) as u64;
         self.direct_until = self.announced_until.min(seq + direct);
     }
 
-    /// As [`ReadCursor::next`], for a batch of up to `wanted`: announces afresh when the announcement in force covers fewer.
+    /// As [`ReadCursor::next`], for a batch of up to `wanted`: announces again if the current announcement covers fewer.
     pub(super) fn next_for_batch(&mut self, wanted: u64) -> Result<Found<T>, TryRecvError> {
-        let covers = wanted.min(self.core.geometry.announced_by_batch());
+        let covers = wanted.min(self.shared.geometry.announced_by_batch());
         if self.announced_until < self.position + covers {
             self.withdraw();
             self.reach = Reach::Long;
         }
-        self.batch_doubtful_below = self.core.tail().saturating_sub(self.capacity);
+        self.batch_doubtful_below = self.shared.tail().saturating_sub(self.capacity);
         let first = self.next();
         self.reach = Reach::Short;
         self.batch_first = first.as_ref().map_or(0, |first| first.seq);
@@ -241,13 +241,13 @@ impl<T> ReadCursor<T> {
         None
     }
 
-    /// Is the next event of the batch in hand its first, which is known to be there?
+    /// Is the next event the first of the current batch, which is known to be there?
     pub(super) fn is_at_first_of_batch(&self) -> bool {
         self.position == self.batch_first
     }
 
-    /// The slots of the next `most` events of a batch, or fewer: up to where slots or announcement end, or none if losses must be
-    /// looked for.
+    /// The slots of the next `most` events of a batch, or fewer: up to where the slots or the announcement end. None if an event
+    /// may be lost and each must be checked.
     #[inline]
     pub(super) fn slots_in_batch(&self, most: usize) -> &[Slot<T>] {
         let first = self.position;
@@ -255,7 +255,7 @@ impl<T> ReadCursor<T> {
             return &[];
         }
         let announced = self.announced_until.saturating_sub(first);
-        self.core.slots_from(first, announced.min(most as u64) as usize)
+        self.shared.slots_from(first, announced.min(most as u64) as usize)
     }
 
     /// Is `seq` published in `slot`, one of [`ReadCursor::slots_in_batch`]?
@@ -265,51 +265,51 @@ impl<T> ReadCursor<T> {
         slot.stamp.load(ord!("batch.stamp", Acquire)) == Stamp::value(seq).word()
     }
 
-    /// Moves behind the event that [`ReadCursor::next`] found. What it found must not be used any more, except within a batch.
+    /// Moves past the event that [`ReadCursor::next`] found, which must then no longer be used, except within a batch.
     #[inline(always)]
     pub(super) fn advance(&mut self) {
         self.position += 1;
         self.show_position();
     }
 
-    /// As [`ReadCursor::advance`], to `position`, within a batch, which shows the position at its end.
+    /// As [`ReadCursor::advance`], to `position`, within a batch; the batch shows the position at its end.
     #[inline(always)]
     pub(super) fn advance_in_batch(&mut self, position: u64) {
         debug_assert!(position >= self.position, "nothing is received twice");
         self.position = position;
     }
 
-    /// Shows the position to observers.
+    /// Shows the position to statistics.
     #[inline(always)]
     pub(super) fn show_position(&self) {
         self.seat.show_position(self.position);
     }
 
-    /// Takes the announcement back, so that publishers pass this cursor without a look. Done before waiting.
+    /// Withdraws the announcement and takes this cursor out of publishers' scans. Called before a wait.
     pub(super) fn rest(&mut self) {
         self.announced_until = 0;
         self.direct_until = 0;
         self.seat.rest();
     }
 
-    /// The sequence that a wait is for, which a floor does not move.
+    /// The sequence that a wait is for; the floor does not affect it.
     pub(super) fn cursor_position(&self) -> u64 {
         self.position
     }
 
-    /// Is the next event claimed by a publisher, so that its publication is under way or done?
+    /// Has a publisher claimed the next event, so that its publication is under way or done?
     pub(super) fn is_claimed(&self) -> bool {
-        self.position < self.core.tail()
+        self.position < self.shared.tail()
     }
 
     #[cold]
     #[inline(never)]
-    fn next_slowly(&mut self) -> Result<Found<T>, TryRecvError> {
+    fn next_slow(&mut self) -> Result<Found<T>, TryRecvError> {
         loop {
             let seq = self.position;
             if seq < self.floor {
-                // What lies below is as if never sent. If the ring has not come that far, wait where it is.
-                self.position = self.floor.min(self.core.tail());
+                // What lies below counts as never sent. If the ring has not come that far, wait at its tail.
+                self.position = self.floor.min(self.shared.tail());
                 if self.position != seq {
                     continue;
                 }
@@ -320,18 +320,18 @@ impl<T> ReadCursor<T> {
                 self.locate(seq)
             } {
                 Located::Value(value) => {
-                    self.aim();
+                    self.prepare_direct();
                     return Ok(Found { seq, value });
                 }
                 Located::Void => self.pass_void(),
                 Located::Lost => return Err(TryRecvError::Lagged(self.lag())),
                 Located::Unpublished => {
                     // The order matters: what was published before the close is seen after it.
-                    if !self.core.is_closed() {
+                    if !self.shared.is_closed() {
                         self.withdraw();
                         return Err(TryRecvError::Empty);
                     }
-                    if seq >= self.core.tail() {
+                    if seq >= self.shared.tail() {
                         self.rest();
                         return Err(TryRecvError::Closed);
                     }
@@ -340,7 +340,7 @@ impl<T> ReadCursor<T> {
         }
     }
 
-    /// Finds out about `seq`, and announces it if there is something to read.
+    /// Determines the state of `seq`, and announces it if there is something to read.
     fn locate(&mut self, seq: u64) -> Located<T> {
         loop {
             match self.find_published(seq) {
@@ -348,7 +348,7 @@ impl<T> ReadCursor<T> {
                 None if self.is_published(seq + self.capacity) => return Located::Lost,
                 None => return Located::Unpublished,
                 Some(Located::Lost) => return Located::Lost,
-                // What was found without an announcement may be gone by now: look again under one.
+                // What was found without an announcement may be overwritten by now: look again under one.
                 Some(_) if seq >= self.announced_until => {
                     if !self.announce() {
                         return Located::Lost;
@@ -368,7 +368,7 @@ impl<T> ReadCursor<T> {
         }
     }
 
-    /// Announces the interval that starts at the position. False when the frontier has passed it already.
+    /// Announces the interval that starts at the position. False when the frontier has already passed it.
     fn announce(&mut self) -> bool {
         let seq = self.position;
         let backlog = self.backlog();
@@ -378,7 +378,7 @@ impl<T> ReadCursor<T> {
         named_fence!("announce.fence");
         // Acquire, pairs with `frontier.raise`: a subscriber whose announcement is refused finds the tail beyond the
         // expiry of `seq`.
-        let refused = self.core.limits.frontier.load(ord!("announce.check", Acquire)) > seq;
+        let refused = self.shared.limits.frontier.load(ord!("announce.check", Acquire)) > seq;
         // Fault, breaks the rule that a refused announcement protects nothing: the slot may be written while it is
         // read.
         if refused && !fault!("announce.unchecked") {
@@ -389,15 +389,15 @@ impl<T> ReadCursor<T> {
         }
         self.announced_until = seq
             + match self.reach {
-                Reach::Short => self.core.geometry.announced(),
-                Reach::Long => self.core.geometry.announced_by_batch(),
+                Reach::Short => self.shared.geometry.announced(),
+                Reach::Long => self.shared.geometry.announced_by_batch(),
             };
         true
     }
 
-    /// Finds `seq` if it is published; `Lost` when its slot has gone on.
+    /// Finds `seq` if it is published; `Lost` when its slot holds a later sequence.
     fn find_published(&self, seq: u64) -> Option<Located<T>> {
-        let slot = self.core.slot(seq);
+        let slot = self.shared.slot(seq);
         // Acquire, pairs with `publish.stamp` and `publish.void`: the value is complete.
         let stamp = Stamp::from_word(slot.stamp.load(ord!("find.stamp", Acquire)));
         if stamp == Stamp::value(seq) {
@@ -410,33 +410,33 @@ impl<T> ReadCursor<T> {
             return Some(Located::Lost);
         }
         // Relaxed, pairs with `divert.mark`: marked before the push, so a thread that must see the cell sees the mark.
-        if self.core.limits.diverted_below.load(ord!("find.diverted", Relaxed)) <= seq {
+        if self.shared.limits.diverted_below.load(ord!("find.diverted", Relaxed)) <= seq {
             return None;
         }
-        Some(self.core.overflow.find(seq)?.map_or(Located::Void, Located::Value))
+        Some(self.shared.overflow.find(seq)?.map_or(Located::Void, Located::Value))
     }
 
-    /// Is a published `seq` lost, because `seq + capacity` is published? When that one is only claimed, the answer may be either.
+    /// Is a published `seq` lost, because `seq + capacity` is published? If that one is only claimed, the answer may be either.
     #[inline(always)]
     fn is_lost(&self, seq: u64) -> bool {
-        self.is_expired(self.core.slot(seq + self.capacity), seq + self.capacity)
+        self.is_expired(self.shared.slot(seq + self.capacity), seq + self.capacity)
     }
 
-    /// Is `seq`, whose slot is `slot`, published? When it is only claimed, the answer may be either.
+    /// Is `seq`, whose slot is `slot`, published? If it is only claimed, the answer may be either.
     #[inline(always)]
     fn is_expired(&self, slot: &Slot<T>, seq: u64) -> bool {
         // Acquire, pairs with `publish.stamp`: a subscriber that reports a loss finds the tail beyond `seq`.
         let stamp = Stamp::from_word(slot.stamp.load(ord!("lost.stamp", Acquire)));
         // Relaxed, pairs with `divert.mark`: marked before the push, so a thread that must see the cell sees the mark.
-        let diverted_below = self.core.limits.diverted_below.load(ord!("lost.diverted", Relaxed));
+        let diverted_below = self.shared.limits.diverted_below.load(ord!("lost.diverted", Relaxed));
         // Fault, breaks the rule that a lost event is not delivered: an expired event would be delivered.
         if fault!("lost.unchecked") {
             return false;
         }
-        stamp.reaches(seq) || (seq < diverted_below && self.core.tail() > seq)
+        stamp.reaches(seq) || (seq < diverted_below && self.shared.tail() > seq)
     }
 
-    /// Is `seq` published, be it in its slot or elsewhere, be it still there or not?
+    /// Was `seq` published, in its slot or elsewhere, whether or not it is still there?
     fn is_published(&self, seq: u64) -> bool {
         self.find_published(seq).is_some() || self.is_freed(seq)
     }
@@ -447,8 +447,8 @@ impl<T> ReadCursor<T> {
         // the table's lock.
         // Acquire, pairs with `divert.lose`: a subscriber that finds that an event never had a cell finds the tail
         // beyond the event.
-        self.core.limits.diverted_below.load(ord!("freed.diverted", Relaxed)) > seq
-            && self.core.slot_meta(seq).freed.load(ord!("freed.slot", Acquire)) >= seq
+        self.shared.limits.diverted_below.load(ord!("freed.diverted", Relaxed)) > seq
+            && self.shared.slot_meta(seq).freed.load(ord!("freed.slot", Acquire)) >= seq
     }
 
     fn pass_void(&mut self) {
@@ -456,14 +456,14 @@ impl<T> ReadCursor<T> {
         self.advance();
     }
 
-    /// Jumps over what is lost.
+    /// Moves past what is lost.
     fn lag(&mut self) -> Lagged {
         let first_missed = self.position;
-        let tail = self.core.tail();
+        let tail = self.shared.tail();
         self.backlog_high_water = self.backlog_high_water.max(tail - first_missed);
-        // What was lost at once (`RingShared::divert`) may lie above the oldest.
+        // An event that was lost at once (`RingShared::divert`) may lie above the oldest.
         let oldest = tail.saturating_sub(self.capacity).max(first_missed + 1);
-        let resume_at = match self.core.on_lag {
+        let resume_at = match self.shared.on_lag {
             OnLag::Oldest => oldest,
             OnLag::Headroom(headroom) => oldest.saturating_add(headroom).min(tail),
             OnLag::Latest => tail,
@@ -483,17 +483,17 @@ impl<T> ReadCursor<T> {
     }
 }
 
-// SAFETY: the pointers lead into the slots of the core, which the cursor owns a share of, and are used like references to them.
+// SAFETY: the pointers lead into the slots of `shared`, which the cursor keeps alive, and are used like references to them.
 unsafe impl<T: Send + Sync> Send for ReadCursor<T> {}
-// SAFETY: as above; `&ReadCursor` reads no slot but by atomics.
+// SAFETY: as above; `&ReadCursor` reads slots only through atomics.
 unsafe impl<T: Send + Sync> Sync for ReadCursor<T> {}
 
 impl<T> Drop for ReadCursor<T> {
     fn drop(&mut self) {
         // SAFETY: taken once, here, and the cursor is not used afterwards.
         let seat = unsafe { ManuallyDrop::take(&mut self.seat) };
-        self.core.announcements.leave(seat);
-        self.core.subscriber_gone(self.releases);
+        self.shared.announcements.leave(seat);
+        self.shared.subscriber_gone(self.releases);
     }
 }
 

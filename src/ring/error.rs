@@ -1,4 +1,4 @@
-//! What a receive can answer instead of an event, and what a builder can refuse.
+//! The errors of receives and of the builder.
 
 use core::fmt;
 
@@ -19,7 +19,7 @@ use core::fmt;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Lagged {
-    /// How many sequences were passed over; voids that were lost unseen count.
+    /// The number of sequences that were passed over, including voids among them.
     pub skipped: u64,
     /// The first sequence that was passed over.
     pub first_missed: u64,
@@ -39,14 +39,14 @@ impl fmt::Display for Lagged {
 
 impl std::error::Error for Lagged {}
 
-/// Why a receive that does not wait has no event.
+/// Why a receive that does not wait returned no event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TryRecvError {
     /// The next event is not published yet.
     Empty,
-    /// The next events were overwritten; the subscriber has moved on behind them.
+    /// The next events were overwritten; the subscriber has moved past them.
     Lagged(Lagged),
-    /// Every publisher is gone and everything retained has been received.
+    /// Every publisher was dropped and everything retained has been received.
     Closed,
 }
 
@@ -71,9 +71,9 @@ impl From<Lagged> for TryRecvError {
 /// Why a receive that waits ended without an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RecvError {
-    /// The next events were overwritten; the subscriber has moved on behind them and can go on receiving.
+    /// The next events were overwritten; the subscriber has moved past them and can go on receiving.
     Lagged(Lagged),
-    /// Every publisher is gone and everything retained has been received.
+    /// Every publisher was dropped and everything retained has been received.
     Closed,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lagged(lagged) => lagged.fmt(f),
-            Self::Closed => f.write_str("the channel is closed: every publisher is gone"),
+            Self::Closed => f.write_str("the channel is closed: every publisher was dropped"),
         }
     }
 }
@@ -97,11 +97,11 @@ impl From<Lagged> for RecvError {
 /// Why a receive with a time limit ended without an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RecvTimeoutError {
-    /// The time ran out; nothing was received and nothing is lost by it.
+    /// The time ran out. Nothing was received or lost.
     Timeout,
-    /// The next events were overwritten; the subscriber has moved on behind them and can go on receiving.
+    /// The next events were overwritten; the subscriber has moved past them and can go on receiving.
     Lagged(Lagged),
-    /// Every publisher is gone and everything retained has been received.
+    /// Every publisher was dropped and everything retained has been received.
     Closed,
 }
 
@@ -131,7 +131,7 @@ impl From<RecvError> for RecvTimeoutError {
 pub enum BuildError {
     /// A ring must hold at least one event.
     ZeroCapacity,
-    /// More events than a ring can have, or than fit into memory at this event size.
+    /// More events than a ring can hold, or than fit into memory at this event size.
     CapacityTooLarge {
         /// What was asked for.
         capacity: usize,

@@ -1,4 +1,4 @@
-//! The futures of the async receives. All are cancel-safe: dropping one ends its wait and has received nothing.
+//! The futures of the async receives. All are cancel-safe: dropping one ends its wait, and it has received nothing.
 
 use core::fmt;
 use core::future::Future;
@@ -12,18 +12,18 @@ use super::recv_ref::Ref;
 use super::subscriber::Subscriber;
 use super::wait::Find;
 
-/// What a future gets at its end: its subscriber back, and the event that it found.
+/// The result of a future: its subscriber, and the event that it found.
 type FoundBy<'a, T> = Result<(&'a mut Subscriber<T>, Found<T>), RecvError>;
 
-/// A subscriber that a future waits with, until it has something.
+/// The subscriber that a future waits with, until the future completes.
 struct PendingRecv<'a, T: Send + Sync + 'static>(Option<&'a mut Subscriber<T>>);
 
 impl<'a, T: Send + Sync + 'static> PendingRecv<'a, T> {
-    /// Polls for an event, and gives the subscriber back with it.
+    /// Polls for an event, and returns the subscriber with it.
     ///
     /// # Panics
     ///
-    /// When it has given the subscriber back before.
+    /// If it has already returned the subscriber.
     #[inline]
     fn poll(&mut self, cx: &mut Context<'_>, find: impl Find<T>) -> Poll<FoundBy<'a, T>> {
         let subscriber = self.0.as_mut().expect("a future was polled after it had completed");

@@ -1,4 +1,4 @@
-//! Where a sequence lives: the arithmetic between sequences, slots and laps.
+//! The arithmetic of sequences, slots and laps.
 
 use super::stamp::Stamp;
 use crate::sync::ANNOUNCE_MAX;
@@ -12,8 +12,8 @@ pub(super) const MAX_CAPACITY: usize = 1 << 31;
 /// The sizes of one ring.
 ///
 /// The ring has more slots than its capacity, so that publishers can clear expired slots many at a time. The number of slots
-/// is the largest of 2^k and 3 * 2^k that is at most twice the capacity: always more than the capacity, and the slot of a
-/// sequence is a mask, or a mask and a remainder of three, never a general division.
+/// is the largest 2^k or 3 * 2^k that is at most twice the capacity. It always exceeds the capacity, and the slot of a sequence
+/// is computed by a mask, or by a mask and a remainder of three, never by a general division.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Geometry {
     capacity: u64,
@@ -57,14 +57,14 @@ impl Geometry {
         self.slots
     }
 
-    /// How many sequences one announcement covers: enough to make the fence cheap, few enough that a subscriber that stops for ever
-    /// in the midst of them costs publishers little.
+    /// How many sequences one announcement covers: enough to make the fence cheap, few enough that a subscriber that stops inside
+    /// the interval for ever costs publishers little.
     #[inline(always)]
     pub(super) fn announced(&self) -> u64 {
         self.announced
     }
 
-    /// How many sequences the announcement of a batch covers: it stands while the batch is read, and ends with the next receive.
+    /// How many sequences the announcement of a batch covers. It lasts while the batch is read, until the next receive.
     #[inline(always)]
     pub(super) fn announced_by_batch(&self) -> u64 {
         self.capacity.min(ANNOUNCE_MAX)
@@ -81,7 +81,7 @@ impl Geometry {
         }
     }
 
-    /// How many laps before `seq` its slot was stamped with `stamp`; zero when the stamp is that of `seq`.
+    /// How many laps before `seq` its slot was stamped with `stamp`; zero if the stamp is that of `seq`.
     pub(super) fn laps_between(&self, stamp: Stamp, seq: u64) -> u64 {
         stamp.distance_to(seq) / self.slots
     }

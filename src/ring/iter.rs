@@ -32,7 +32,7 @@ impl<T: Clone + Send + Sync + 'static> Iterator for Iter<'_, T> {
     }
 }
 
-/// An iterator over the events that are there; made by [`Subscriber::try_iter`].
+/// An iterator over the available events; made by [`Subscriber::try_iter`].
 ///
 /// ```
 /// let (publisher, mut subscriber) = doorbell::ring::channel(8);

@@ -1,8 +1,8 @@
 //! A bounded broadcast ring for events of any type: every subscriber sees every event, in one order, with a sequence number.
 //!
-//! - Publishers wait for nobody. A full ring overwrites its oldest event.
-//! - A subscriber that falls behind is told exactly what it missed, once, and goes on ([`Lagged`]).
-//! - Receiving clones the event, or reads it in place, one by one or in batches; waiting is async on any executor, or blocks.
+//! - Publishers never wait. A full ring overwrites its oldest event.
+//! - A subscriber that falls behind gets one error with exactly what it missed, and goes on ([`Lagged`]).
+//! - Receives clone the event or read it in place, one at a time or in batches. Waiting is async on any executor, or blocks.
 //!
 //! ```
 //! use doorbell::ring;
@@ -10,16 +10,16 @@
 //! let (publisher, mut alerts) = ring::channel(1024);
 //! let mut audit = publisher.subscribe();
 //!
-//! publisher.publish("door 3 opened".to_string());
-//! publisher.publish("door 3 closed".to_string());
+//! publisher.publish("valve 3 opened".to_string());
+//! publisher.publish("valve 3 closed".to_string());
 //!
-//! assert_eq!(alerts.try_recv().as_deref(), Ok("door 3 opened"));
+//! assert_eq!(alerts.try_recv().as_deref(), Ok("valve 3 opened"));
 //! for event in audit.try_recv_batch(64).unwrap() {
 //!     println!("{event}");
 //! }
 //! ```
 //!
-//! The contract, clause by clause, is in `docs/contract.md` of the repository; how it is kept, in `docs/engine.md`.
+//! `docs/contract.md` in the repository is the contract, clause by clause; `docs/engine.md` explains the implementation.
 
 mod announcements;
 mod batch;

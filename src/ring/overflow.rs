@@ -1,8 +1,8 @@
-//! Events whose slot could not be used: diverted into cells of their own, found again by sequence.
+//! Events whose slot could not be used: diverted into cells of their own and found again by sequence.
 //!
-//! Rare by construction: a slot is unusable only while a subscriber still reads what it holds, or while the publisher before was
-//! preempted for a whole lap. Publishing a cell is a push on a lock-free stack. Subscribers move the stack into a table under a
-//! small lock and look their sequence up there; publishers only ever try that lock. How many cells there may be is bounded.
+//! Rare: a slot is unusable only while a subscriber still reads what it holds, or while its previous publisher was preempted for a
+//! whole lap. Publishing a cell is a push on a lock-free stack. Subscribers move the stack into a table under a small lock and look
+//! their sequence up there; publishers only try that lock. The number of cells is bounded.
 
 use core::fmt;
 use core::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 use super::shared::Value;
 use crate::sync::{AtomicPtr, AtomicUsize, Mutex, MutexGuard, UnsafeCell, ord};
 
-/// One diverted event. Never moved, and freed only when no subscriber can reach it any more.
+/// One diverted event. Never moved, and freed only when no subscriber can reach it.
 struct Cell<T> {
     seq: u64,
     /// False for a void sequence.
@@ -31,7 +31,7 @@ impl<T> Drop for Cell<T> {
     fn drop(&mut self) {
         if self.has_value {
             self.value.with_mut(|value| {
-                // SAFETY: whoever drops a cell is alone with it.
+                // SAFETY: the thread that drops a cell is the only one that can reach it.
                 let value = unsafe { &mut *value };
                 // SAFETY: `has_value` says that it was initialised; it is dropped once, here.
                 unsafe { value.assume_init_drop() };
@@ -40,26 +40,26 @@ impl<T> Drop for Cell<T> {
     }
 }
 
-/// The cells that the lock holder knows of.
+/// The cells that were moved out of the stack.
 struct Table<T>(Vec<NonNull<Cell<T>>>);
 
 // SAFETY: the table owns its cells, and a cell is a `T` (or none) and plain words.
 unsafe impl<T: Send + Sync> Send for Table<T> {}
 
 pub(super) struct Overflow<T> {
-    inbox: AtomicPtr<Cell<T>>,
+    stack: AtomicPtr<Cell<T>>,
     table: Mutex<Table<T>>,
 }
 
 impl<T> Overflow<T> {
     pub(super) fn new() -> Self {
         Self {
-            inbox: AtomicPtr::new(core::ptr::null_mut()),
+            stack: AtomicPtr::new(core::ptr::null_mut()),
             table: Mutex::new(Table(Vec::new())),
         }
     }
 
-    /// Publishes `value` (or a void) as `seq`. The caller has counted the cell in `live` before.
+    /// Publishes `value` (or a void) as `seq`. The caller has already counted the cell in [`LiveCells`].
     pub(super) fn push(&self, seq: u64, value: Option<T>) {
         let cell = Box::into_raw(Box::new(Cell {
             seq,
@@ -68,11 +68,11 @@ impl<T> Overflow<T> {
             next: core::ptr::null_mut(),
         }));
         // Relaxed, pairs with `overflow.push`: only compared; the exchange below orders the push.
-        let mut head = self.inbox.load(ord!("overflow.head", Relaxed));
+        let mut head = self.stack.load(ord!("overflow.head", Relaxed));
         loop {
             // SAFETY: the cell is ours until the exchange succeeds.
             unsafe { (*cell).next = head };
-            match self.inbox.compare_exchange_weak(
+            match self.stack.compare_exchange_weak(
                 head,
                 cell,
                 // Release, pairs with `overflow.take`: a thread that takes the stack sees the cell.
@@ -120,11 +120,11 @@ impl<T> Overflow<T> {
 
     fn drain(&self, table: &mut Table<T>) {
         // Relaxed, pairs with `overflow.push`: an empty stack needs no order.
-        if self.inbox.load(ord!("overflow.peek", Relaxed)).is_null() {
+        if self.stack.load(ord!("overflow.peek", Relaxed)).is_null() {
             return;
         }
         // Acquire, pairs with `overflow.push`: the cells are complete.
-        let mut next = self.inbox.swap(core::ptr::null_mut(), ord!("overflow.take", Acquire));
+        let mut next = self.stack.swap(core::ptr::null_mut(), ord!("overflow.take", Acquire));
         while let Some(cell) = NonNull::new(next) {
             // SAFETY: the swap made the whole stack ours, and cells on it are alive.
             next = unsafe { cell.as_ref() }.next;
@@ -168,5 +168,5 @@ impl<T> Drop for Expired<T> {
     }
 }
 
-/// How many cells exist, on the line that subscribers read anyway.
+/// How many cells exist; kept on the cache line that subscribers read anyway.
 pub(super) type LiveCells = AtomicUsize;

@@ -1,10 +1,10 @@
-//! Running foreign code that may panic, many times over: without care, a second panic while the first unwinds aborts the process.
+//! Runs foreign code that may panic several times. Without a guard, a second panic while the first unwinds aborts the process.
 
 use core::any::Any;
 use core::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Keeps the first of many panics for the end.
+/// Keeps the first of several panics for the end.
 pub(super) struct PanicGuard(Cell<Option<Box<dyn Any + Send>>>);
 
 impl PanicGuard {
@@ -19,7 +19,7 @@ impl PanicGuard {
                 None => self.0.set(Some(panic)),
                 Some(first) => {
                     self.0.set(Some(first));
-                    // Dropping a payload may panic as well; two panics in a row are rare enough to leak the second.
+                    // Dropping a payload may panic as well, so the second payload is leaked.
                     core::mem::forget(panic);
                 }
             }
@@ -34,7 +34,7 @@ impl PanicGuard {
         }
     }
 
-    /// Goes on with the first panic, unless the thread is unwinding already.
+    /// Resumes the first panic, unless the thread is already unwinding.
     pub(super) fn resume(self) {
         if let Some(panic) = self.0.take() {
             if std::thread::panicking() {
@@ -46,7 +46,7 @@ impl PanicGuard {
     }
 }
 
-/// Runs `action` for every item even if some runs panic, then goes on with the first panic.
+/// Runs `action` for every item even if some panic, then resumes the first panic.
 pub(super) fn each<I>(items: impl IntoIterator<Item = I>, mut action: impl FnMut(I)) {
     let guard = PanicGuard::new();
     for item in items {

@@ -11,28 +11,28 @@ use crate::sync::{Arc, Weak, downgrade};
 
 /// Publishes to a ring; made by [`channel`](super::channel). Clones publish to the same ring, from any thread.
 ///
-/// Publishing never waits: not for subscribers, not for a lock, not for other publishers. Having no subscriber is normal; what is
-/// published then is retained like everything else. The channel closes for good when the last publisher is dropped.
+/// Publishing never waits: not for subscribers, not for a lock, not for other publishers. It works without subscribers, too; what
+/// is published then is retained like everything else. The channel closes for good when the last publisher is dropped.
 pub struct Publisher<T> {
-    core: Arc<RingShared<T>>,
+    shared: Arc<RingShared<T>>,
 }
 
 impl<T> Publisher<T> {
-    /// Wraps a core whose count of publishers includes the new one.
-    pub(super) fn from_core(core: Arc<RingShared<T>>) -> Self {
-        Self { core }
+    /// Wraps a ring whose count of publishers already includes the new one.
+    pub(super) fn from_shared(shared: Arc<RingShared<T>>) -> Self {
+        Self { shared }
     }
 
-    pub(super) fn core(&self) -> &RingShared<T> {
-        &self.core
+    pub(super) fn shared(&self) -> &RingShared<T> {
+        &self.shared
     }
 
     /// Publishes `value` and returns its sequence.
     ///
-    /// No code of the caller's runs between the claim of the sequence and the publication. The value that had to make room is
-    /// dropped afterwards, by this call.
+    /// No code of the caller runs between the claim of the sequence and the publication. The overwritten value is dropped
+    /// afterwards, by this call.
     ///
-    /// Costs one atomic read-modify-write when nobody is parked; no lock, no system call, no allocation.
+    /// Costs one atomic read-modify-write if no subscriber is parked; no lock, no system call, no allocation.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -43,17 +43,17 @@ impl<T> Publisher<T> {
     ///
     /// # Panics
     ///
-    /// When [`MAX_SEQ`](super::MAX_SEQ) has been used: nothing is published then. When the drop of a displaced value panics:
+    /// If [`MAX_SEQ`](super::MAX_SEQ) has been used; nothing is published then. If the drop of the overwritten value panics;
     /// `value` has been published then.
     #[inline]
     pub fn publish(&self, value: T) -> u64 {
-        self.core.publish_claimed(self.core.claim(), value)
+        self.shared.publish_claimed(self.shared.claim(), value)
     }
 
     /// Publishes what `build` makes of the sequence, and returns that sequence.
     ///
     /// Subscribers wait at this sequence while `build` runs (other publishers do not), so keep it short. `build` may use the
-    /// channel itself.
+    /// channel.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -63,19 +63,19 @@ impl<T> Publisher<T> {
     ///
     /// # Panics
     ///
-    /// As [`Publisher::publish`]. When `build` panics, the sequence is void: subscribers pass over it and count it.
+    /// As [`Publisher::publish`]. If `build` panics, the sequence is void: subscribers pass over it and count it.
     #[inline]
     pub fn publish_with(&self, build: impl FnOnce(u64) -> T) -> u64 {
-        self.core.publish_built(build)
+        self.shared.publish_built(build)
     }
 
-    /// Publishes all items under consecutive sequences, and returns these.
+    /// Publishes all items under consecutive sequences, and returns these sequences.
     ///
-    /// Claims `len()` sequences at once. Items become visible one by one; waiting subscribers are woken once, at the end. Costs one
-    /// claim and one fence for all, and about a store for each.
+    /// Claims `len()` sequences at once. Items become visible one at a time; waiting subscribers are woken once, at the end. Costs
+    /// one claim and one fence per batch, and about a store per item.
     ///
-    /// An iterator that yields fewer items than it promised, or panics, leaves void sequences, which subscribers pass over and
-    /// count; surplus items are not taken. Displaced values are dropped between the items.
+    /// An iterator that panics or yields fewer items than `len()` leaves void sequences, which subscribers pass over and count;
+    /// surplus items are not taken. Overwritten values are dropped between the items.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -86,8 +86,8 @@ impl<T> Publisher<T> {
     ///
     /// # Panics
     ///
-    /// When fewer sequences than items are left before [`MAX_SEQ`](super::MAX_SEQ): nothing is published then. When the iterator
-    /// or the drop of a displaced value panics.
+    /// If fewer sequences than items are left before [`MAX_SEQ`](super::MAX_SEQ); nothing is published then. If the iterator or
+    /// the drop of an overwritten value panics.
     #[inline]
     pub fn publish_batch<I>(&self, items: I) -> Range<u64>
     where
@@ -96,14 +96,14 @@ impl<T> Publisher<T> {
     {
         let items = items.into_iter();
         let count = items.len() as u64;
-        let first = self.core.claim_many(count);
-        self.core.publish_all_claimed(first..first + count, items)
+        let first = self.shared.claim_many(count);
+        self.shared.publish_all_claimed(first..first + count, items)
     }
 
     /// A new subscriber, which sees what is published from now on.
     ///
-    /// What other threads have claimed but not finished when this is called is not seen. Takes a short lock that publishers never
-    /// take.
+    /// It does not see what other threads have claimed but not finished at the time of this call. Takes a short lock that
+    /// publishers never take.
     ///
     /// ```
     /// let (publisher, _) = doorbell::ring::channel(8);
@@ -127,10 +127,10 @@ impl<T> Publisher<T> {
     /// assert_eq!(subscriber.try_recv_seq(), Ok((2, 20)));
     /// ```
     pub fn subscribe_from(&self, start: Start) -> Subscriber<T> {
-        Subscriber::new(self.core.clone(), start)
+        Subscriber::new(self.shared.clone(), start)
     }
 
-    /// The sequence that the next publication will claim. Others may claim it meanwhile.
+    /// The sequence that the next publication will claim. Other threads may claim it meanwhile.
     ///
     /// ```
     /// let (publisher, _subscriber) = doorbell::ring::channel(8);
@@ -139,10 +139,10 @@ impl<T> Publisher<T> {
     /// assert_eq!(publisher.next_seq(), 2);
     /// ```
     pub fn next_seq(&self) -> u64 {
-        self.core.tail()
+        self.shared.tail()
     }
 
-    /// How many subscribers there are. Others may come and go meanwhile.
+    /// The number of subscribers, which may change at any time.
     ///
     /// ```
     /// let (publisher, subscriber) = doorbell::ring::channel::<u8>(8);
@@ -152,7 +152,7 @@ impl<T> Publisher<T> {
     /// assert_eq!(publisher.subscriber_count(), 0);
     /// ```
     pub fn subscriber_count(&self) -> usize {
-        self.core.subscriber_count()
+        self.shared.subscriber_count()
     }
 
     /// How many events the ring retains.
@@ -162,10 +162,10 @@ impl<T> Publisher<T> {
     /// assert_eq!(publisher.capacity(), 1000);
     /// ```
     pub fn capacity(&self) -> usize {
-        self.core.geometry.capacity() as usize
+        self.shared.geometry.capacity() as usize
     }
 
-    /// Figures about the ring. Costs a look at each subscriber's entry, and nothing to publishers and subscribers.
+    /// Statistics of the ring. Reads the entry of each subscriber; costs publishers and subscribers nothing.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -176,11 +176,11 @@ impl<T> Publisher<T> {
     /// assert_eq!(stats.slowest_position, Some(2));
     /// ```
     pub fn stats(&self) -> RingStats {
-        self.core.stats()
+        self.shared.stats()
     }
 
-    /// A handle that can become a publisher again while another one keeps the channel open. It keeps neither the channel nor its
-    /// events.
+    /// A handle that can be upgraded to a publisher while another one keeps the channel open. It keeps neither the channel open nor
+    /// its events alive.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -193,7 +193,7 @@ impl<T> Publisher<T> {
     #[must_use]
     pub fn downgrade(&self) -> WeakPublisher<T> {
         WeakPublisher {
-            core: downgrade(&self.core),
+            shared: downgrade(&self.shared),
         }
     }
 
@@ -204,20 +204,20 @@ impl<T> Publisher<T> {
     /// assert!(publisher.same_channel(&publisher.clone()));
     /// ```
     pub fn same_channel(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.core, &other.core)
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 }
 
 impl<T> Clone for Publisher<T> {
     fn clone(&self) -> Self {
-        self.core.publisher_added();
-        Self::from_core(self.core.clone())
+        self.shared.publisher_added();
+        Self::from_shared(self.shared.clone())
     }
 }
 
 impl<T> Drop for Publisher<T> {
     fn drop(&mut self) {
-        self.core.publisher_gone();
+        self.shared.publisher_gone();
     }
 }
 
@@ -231,15 +231,15 @@ impl<T> fmt::Debug for Publisher<T> {
 
 /// A publisher that does not keep the channel open; made by [`Publisher::downgrade`].
 pub struct WeakPublisher<T> {
-    core: Weak<RingShared<T>>,
+    shared: Weak<RingShared<T>>,
 }
 
 impl<T> WeakPublisher<T> {
-    pub(super) fn core(&self) -> Option<Arc<RingShared<T>>> {
-        self.core.upgrade()
+    pub(super) fn shared(&self) -> Option<Arc<RingShared<T>>> {
+        self.shared.upgrade()
     }
 
-    /// A publisher, unless the last one is gone: a closed channel stays closed.
+    /// A publisher, unless the last one was dropped: a closed channel stays closed.
     ///
     /// ```
     /// let (publisher, _subscriber) = doorbell::ring::channel::<u8>(8);
@@ -247,15 +247,15 @@ impl<T> WeakPublisher<T> {
     /// assert!(weak.upgrade().is_some());
     /// ```
     pub fn upgrade(&self) -> Option<Publisher<T>> {
-        let core = self.core.upgrade()?;
-        core.publisher_revived().then(|| Publisher::from_core(core))
+        let shared = self.shared.upgrade()?;
+        shared.publisher_revived().then(|| Publisher::from_shared(shared))
     }
 }
 
 impl<T> Clone for WeakPublisher<T> {
     fn clone(&self) -> Self {
         Self {
-            core: self.core.clone(),
+            shared: self.shared.clone(),
         }
     }
 }

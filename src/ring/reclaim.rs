@@ -1,16 +1,16 @@
-//! Who may write into a slot, and when: turns, announcements and expired events.
+//! When a publisher may write into a slot: turns, announcements and expired events.
 //!
 //! A slot serves the sequences s, s + M, s + 2M and so on, M being the number of slots. The publisher of s may use it when
 //!
 //! 1. **it is its turn**: the publisher of s - M has stamped the slot, or every publisher since the stamped one has *diverted* its
 //!    event elsewhere and recorded that it will never touch the slot; and
-//! 2. **nobody reads** what the slot holds. Subscribers announce an interval before they read, and check after a fence that the
-//!    *frontier* has not passed it. Publishers move the frontier, fence, and then look at the announcements: of those two looks,
-//!    one sees the other side. What was announced when it expired becomes a *suspect*.
+//! 2. **no subscriber reads** what the slot holds. Subscribers announce an interval before they read, and check after a fence that
+//!    the *frontier* has not passed it. Publishers raise the frontier, fence, and then scan the announcements: at least one of the
+//!    two sees the other. An event that was announced when it expired becomes a *suspect*.
 //!
 //! A publisher that may not use its slot diverts. It never waits.
 //!
-//! Condition 2 is settled for many sequences at a time ([`RingShared::clear`]), so that a publication pays one comparison for it.
+//! Condition 2 is established for many sequences at a time ([`RingShared::clear`]), so that a publication pays one comparison.
 
 use core::ops::Range;
 
@@ -21,7 +21,7 @@ use super::stamp::Stamp;
 use crate::sync::{fault, named_fence, ord, raise};
 
 impl<T> RingShared<T> {
-    /// Makes the calling publisher of `seq` the owner of its slot, if that can be told at a glance, and returns the stamp found there.
+    /// Makes the calling publisher of `seq` the owner of its slot, if the fast checks suffice, and returns the stamp found there.
     #[inline(always)]
     pub(super) fn own(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
         // Acquire, pairs with `clear.writable`: reads of what expired are over, and suspects are marked.
@@ -35,8 +35,8 @@ impl<T> RingShared<T> {
         }
     }
 
-    /// The slots from that of `claimed.start` on which are open to their publishers when it is their turn; none if that takes a
-    /// closer look.
+    /// The slots from that of `claimed.start` on that are open to their publishers when it is their turn; none if the fast checks
+    /// do not suffice.
     #[inline]
     pub(super) fn open_slots(&self, claimed: &Range<u64>) -> &[Slot<T>] {
         // Acquire, pairs with `clear.writable`: reads of what expired are over, and suspects are marked.
@@ -60,38 +60,38 @@ impl<T> RingShared<T> {
         stamp.is_of(self.lap_before(seq)).then_some(stamp)
     }
 
-    /// As [`RingShared::own`], with every check there is. `None` when the event must be diverted, which is recorded then.
+    /// As [`RingShared::own`], with all checks. `None` when the event must be diverted, which is then recorded.
     #[cold]
     #[inline(never)]
-    pub(super) fn own_rarely(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
+    pub(super) fn own_slow(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
         // Acquire, pairs with `clear.writable`: as `own.writable`; if this thread has cleared, its own scan has
         // acquired it.
         if seq >= self.limits.writable.load(ord!("own.writable_again", Acquire)) {
             self.clear();
         }
-        let aside = self.slot_meta(seq);
+        let meta = self.slot_meta(seq);
         // Acquire, pairs with `publish.stamp` and `publish.void`: the value of the previous owner is complete, and this
         // thread may move it out.
         let stamp = Stamp::from_word(slot.stamp.load(ord!("own.stamp_again", Acquire)));
         let in_turn = stamp.is_of(self.lap_before(seq));
         // Relaxed, pairs with `divert.record`: only counts; a stale count is too low, and then the exchange is not
         // tried.
-        let diverted = Diverted(aside.diverted.load(ord!("turn.read", Relaxed)));
+        let diverted = Diverted(meta.diverted.load(ord!("turn.read", Relaxed)));
         // Fault, breaks the rule that a publisher takes its turn only when all before it have given theirs up: two
         // publishers would write into one slot.
         if !in_turn && !fault!("turn.unchecked") {
             let laps = self.geometry.laps_between(stamp, seq);
             if !diverted.accounts_for(laps - 1, self.geometry.lap(seq)) {
-                self.record_diverted(aside, seq);
+                self.record_diverted(meta, seq);
                 return None;
             }
         }
-        if self.is_read(aside, stamp, seq) {
-            self.record_diverted(aside, seq);
+        if self.is_read(meta, stamp, seq) {
+            self.record_diverted(meta, seq);
             return None;
         }
         if !in_turn
-            && aside
+            && meta
                 .diverted
                 .compare_exchange(
                     diverted.0,
@@ -104,14 +104,14 @@ impl<T> RingShared<T> {
                 )
                 .is_err()
         {
-            self.record_diverted(aside, seq);
+            self.record_diverted(meta, seq);
             return None;
         }
         Some(stamp)
     }
 
-    /// Is somebody reading what the slot of `seq` holds under `stamp`?
-    fn is_read(&self, aside: &SlotMeta, stamp: Stamp, seq: u64) -> bool {
+    /// Is a subscriber reading what the slot of `seq` holds under `stamp`?
+    fn is_read(&self, meta: &SlotMeta, stamp: Stamp, seq: u64) -> bool {
         // Fault, breaks the rule that announced storage is not written: a slot would be written while it is read.
         if fault!("suspect.ignored") {
             return false;
@@ -121,7 +121,7 @@ impl<T> RingShared<T> {
             return false;
         }
         // Relaxed, pairs with `suspect.mark` through `own.writable`: marked before the `writable` that was acquired.
-        if aside.suspect.load(ord!("suspect.read", Relaxed)) < held {
+        if meta.suspect.load(ord!("suspect.read", Relaxed)) < held {
             return false;
         }
         let mut read = false;
@@ -129,15 +129,15 @@ impl<T> RingShared<T> {
         read
     }
 
-    fn record_diverted(&self, aside: &SlotMeta, seq: u64) {
+    fn record_diverted(&self, meta: &SlotMeta, seq: u64) {
         // Fault, breaks the rule that a publisher that diverts records it: the slot would never be used again.
         if fault!("divert.unrecorded") {
             return;
         }
         let lap = self.geometry.lap(seq);
         // Relaxed, pairs with `divert.record`: only counts; exchanged against.
-        let mut word = aside.diverted.load(ord!("divert.read", Relaxed));
-        while let Err(current) = aside.diverted.compare_exchange_weak(
+        let mut word = meta.diverted.load(ord!("divert.read", Relaxed));
+        while let Err(current) = meta.diverted.compare_exchange_weak(
             word,
             Diverted(word).with(lap).0,
             // Relaxed, pairs with `turn.read` and `turn.take`: only counts: the thread that records touches the slot no
@@ -150,9 +150,9 @@ impl<T> RingShared<T> {
         }
     }
 
-    /// Makes room: lets the frontier pass everything that has expired, marks what is still being read, and opens the slots.
+    /// Makes room: raises the frontier past everything that has expired, marks what is still being read, and opens the slots.
     ///
-    /// Any number of publishers may do this at the same time.
+    /// Any number of publishers may do this concurrently.
     fn clear(&self) {
         let slots = self.geometry.slots();
         let expired = self.tail() - self.geometry.capacity();
@@ -185,9 +185,9 @@ impl<T> RingShared<T> {
         }
     }
 
-    /// Lets the frontier pass everything below `expired`, then calls `found` with every announced interval.
+    /// Raises the frontier to `expired`, then calls `found` with every announced interval.
     ///
-    /// An announcement below `expired` that is not among them either has ended, and its reads with it, or will be refused.
+    /// An announcement below `expired` that is not among them has either ended, and its reads with it, or will be refused.
     fn announcements_after(&self, expired: u64, found: impl FnMut(Range<u64>)) {
         // Release, pairs with `announce.check`: a subscriber that finds the frontier beyond a sequence finds the tail
         // beyond its expiry.
@@ -198,7 +198,7 @@ impl<T> RingShared<T> {
         self.announcements.announcements(found);
     }
 
-    /// Frees the overflow cells that have expired and are not being read. Once for each move of the frontier.
+    /// Frees the overflow cells that have expired and are not being read. Done once for each move of the frontier.
     #[cold]
     #[inline(never)]
     pub(super) fn purge(&self) {
@@ -219,7 +219,7 @@ impl<T> RingShared<T> {
         self.uncount(&expired);
     }
 
-    /// As [`RingShared::purge`], but waits for a thread that looks into the cells: for a release, which is to leave nothing.
+    /// As [`RingShared::purge`], but waits for a thread that is searching the cells: a release must leave nothing.
     pub(super) fn purge_for_certain(&self) {
         // Relaxed, pairs with `frontier.raise`: this thread has opened, or has seen opened, the slots of all its voids.
         let frontier = self.limits.frontier.load(ord!("release.frontier", Relaxed));
@@ -227,7 +227,8 @@ impl<T> RingShared<T> {
         self.uncount(&expired);
     }
 
-    /// Says of a sequence whether its cell has expired with those before `frontier` and is not being read; if so, marks it as freed.
+    /// Returns a test whether the cell of a sequence has expired (is below `frontier`) and is not being read; if so, the test marks
+    /// it as freed.
     fn expired_before(&self, frontier: u64) -> impl Fn(u64) -> bool {
         let mut announced = Vec::new();
         self.announcements_after(frontier, |interval| announced.push(interval));
@@ -249,17 +250,18 @@ impl<T> RingShared<T> {
             .fetch_sub(expired.len(), ord!("purge.count", Relaxed));
     }
 
-    /// The sequence that used the slot of `seq` before; below the first lap it wraps, as the stamps there do.
+    /// The sequence that used the slot of `seq` before. Below the first lap it wraps, as the stamps there do.
     #[inline(always)]
     fn lap_before(&self, seq: u64) -> u64 {
         seq.wrapping_sub(self.geometry.slots())
     }
 }
 
-/// Which sequences of a slot were diverted since the slot was last taken by exchange: how many, and in which lap the latest.
+/// The sequences of a slot that were diverted since the slot was last taken by exchange: their number, and the lap of the latest.
 ///
-/// The publisher of s may take its turn after a slot stamped q when all between were diverted: as many as there are between, and
-/// none of them after s. A publisher that has taken its turn and not yet stamped is never counted, so the count then falls short.
+/// The publisher of s may take its turn in a slot stamped q if all sequences between were diverted: as many as there are between,
+/// and none of them after s. A publisher that has taken its turn but not yet stamped is never counted, so the count then falls
+/// short.
 #[derive(Clone, Copy)]
 struct Diverted(u64);
 
@@ -283,7 +285,7 @@ impl Diverted {
         self.count() == need && Self::is_before(self.latest_lap(), lap as u32)
     }
 
-    /// One more, in `lap`. A count that is full stays full: such a slot diverts from then on.
+    /// Counts one more, in `lap`. A full count stays full; such a slot diverts from then on.
     fn with(self, lap: u64) -> Self {
         let lap = lap as u32;
         let latest = if self.count() != 0 && Self::is_before(lap, self.latest_lap()) {

@@ -8,11 +8,11 @@ use core::ops::Deref;
 use super::cursor::Found;
 use crate::sync::HeldRead;
 
-/// An event that stays in the ring while it is looked at; made by the receives by reference.
+/// An event that stays in the ring while it is read; made by the receives by reference.
 ///
-/// Publishers go on meanwhile: if they come around to the event's slot they publish elsewhere. Until the subscriber receives
+/// Publishers go on meanwhile: a publisher that comes to the event's slot publishes elsewhere. Until the subscriber receives
 /// again, waits or is dropped, the ring keeps the events of the interval that the subscriber has announced (at most 64 sequences
-/// and an eighth of the capacity; after a batch at most 64 sequences), even if they are lost to everybody else.
+/// and an eighth of the capacity; after a batch at most 64 sequences), even if they are lost to all other subscribers.
 ///
 /// ```
 /// use doorbell::ring;
@@ -35,7 +35,7 @@ impl<T> Ref<'_, T> {
     ///
     /// For the lifetime of the result, the cursor that found the event must not be used.
     pub(super) unsafe fn new(found: Found<T>) -> Self {
-        // SAFETY: the caller leaves the cursor alone.
+        // SAFETY: the caller does not use the cursor.
         let storage = unsafe { found.storage() };
         Self {
             seq: found.seq,
@@ -67,7 +67,7 @@ impl<T> Deref for Ref<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the storage is announced, so that nobody writes it while `self` lives.
+        // SAFETY: the storage is announced, so no thread writes it while `self` lives.
         let value: &MaybeUninit<T> = unsafe { &*self.held.pointer() };
         // SAFETY: the cursor found an event with a value there.
         unsafe { value.assume_init_ref() }

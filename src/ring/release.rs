@@ -1,32 +1,34 @@
-//! Releasing what is retained once nobody is there to receive it: the drop-in's rule.
+//! Releases what is retained once no subscriber is left to receive it: the drop-in's rule.
 //!
 //! Values leave the ring by being displaced, so the releasing thread publishes a void for every slot. It claims these sequences
-//! while it holds the door and the count of subscribers is zero: every subscriber starts behind them, and none ever meets one.
+//! while it holds the lock of the subscriber count and the count is zero: every subscriber starts after them, and none ever
+//! receives one.
 //!
-//! A send that overlaps the release either finds its value displaced, or it finds the count zero when it looks again, and releases
-//! for itself: both sides fence between what they write and what they look at.
+//! A send that overlaps the release either has its value displaced, or finds the count zero when it checks again, and releases by
+//! itself: both sides fence between their write and their read.
 
 use core::ops::Range;
 
 use super::geometry::MAX_SEQ;
 use super::panic_guard;
 use super::shared::RingShared;
-use super::subscriber_count::CountLock;
+use super::subscriber_count::CountState;
 use super::write::Diverted;
 use crate::sync::{MutexGuard, fault, named_fence, ord};
 
-/// How far releasing has come; kept behind the door.
+/// How far releasing has come; kept under the lock of the subscriber count.
 #[derive(Debug)]
 pub(super) struct ReleaseProgress {
-    /// A thread is publishing voids; whoever else wants to release asks that one to go on.
+    /// A thread is publishing voids; another thread that wants to release asks it to repeat that.
     under_way: bool,
+    /// The thread that publishes voids must repeat it.
     again: bool,
-    /// The end of the latest release: as long as the tail is there, there is nothing to release. Zero if it left a slot.
+    /// The end of the latest release: while the tail is there, there is nothing to release. Zero if a slot was left.
     until: u64,
 }
 
 impl ReleaseProgress {
-    /// Of a ring whose first sequence is `first_seq`: there is nothing to release yet.
+    /// Nothing to release yet, in a ring whose first sequence is `first_seq`.
     pub(super) fn new(first_seq: u64) -> Self {
         Self {
             under_way: false,
@@ -36,7 +38,7 @@ impl ReleaseProgress {
     }
 }
 
-/// Looks, when a send ends in whatever way, whether the last receiver has gone meanwhile.
+/// Checks at the end of a send, even by a panic, whether the last receiver was dropped meanwhile.
 pub(super) struct RecheckRelease<'a, T>(pub(super) &'a RingShared<T>);
 
 impl<T> Drop for RecheckRelease<'_, T> {
@@ -52,26 +54,26 @@ impl<T> Drop for RecheckRelease<'_, T> {
 }
 
 impl<T> RingShared<T> {
-    /// Removes a subscriber, and wakes those who wait until none is there. With `releases`, releases what is retained if it was the last.
+    /// Removes a subscriber. If it was the last, wakes the tasks that wait for that and, with `releases`, releases what is retained.
     pub(super) fn subscriber_gone(&self, releases: bool) {
-        let Some(mut door) = self.counts.leave() else {
+        let Some(mut state) = self.counts.leave() else {
             return;
         };
-        let waiting = door.take_waiting();
+        let waiting = state.take_waiting();
         let guard = panic_guard::PanicGuard::new();
-        if releases && self.may_retain(&door) {
-            let released = self.release(door);
+        if releases && self.may_retain(&state) {
+            let released = self.release(state);
             guard.run(|| self.drop_released(released));
         } else {
-            drop(door);
+            drop(state);
         }
-        waiting.raise();
+        waiting.wake_all();
         guard.resume();
     }
 
-    /// May there be anything to release? Sends that this misses look again themselves. On a closed channel everything goes with the
-    /// last handle, which is going.
-    fn may_retain(&self, door: &CountLock) -> bool {
+    /// May there be anything to release? Sends that this misses check again themselves. On a closed channel the drop of the last
+    /// handle, which is under way, frees everything.
+    fn may_retain(&self, state: &CountState) -> bool {
         if !core::mem::needs_drop::<T>() || self.is_closed() {
             return false;
         }
@@ -79,15 +81,15 @@ impl<T> RingShared<T> {
         // zero. Also acquires what other subscribers have released (`leave`); the lock passes that on to a thread that
         // releases later, and this thread goes on with it.
         named_fence!("release.fence");
-        door.release.under_way || self.tail() != door.release.until || self.has_cells()
+        state.release.under_way || self.tail() != state.release.until || self.has_cells()
     }
 
-    /// Releases what a release that is over, or under way, may have missed.
+    /// Releases what another release, ended or under way, may have missed.
     #[cold]
     #[inline(never)]
     fn release_late(&self) {
-        if let Some(door) = self.counts.if_none_left() {
-            let released = self.release(door);
+        if let Some(state) = self.counts.if_none_left() {
+            let released = self.release(state);
             self.drop_released(released);
         }
     }
@@ -104,33 +106,33 @@ impl<T> RingShared<T> {
         guard.resume();
     }
 
-    /// Takes everything out of the ring. The caller drops it, and has found the count zero.
-    fn release<'a>(&'a self, mut door: MutexGuard<'a, CountLock>) -> Vec<T> {
+    /// Takes every value out of the ring. The caller has found the count zero, and drops them.
+    fn release<'a>(&'a self, mut state: MutexGuard<'a, CountState>) -> Vec<T> {
         let mut released = Vec::new();
-        if door.release.under_way {
-            door.release.again = true;
+        if state.release.under_way {
+            state.release.again = true;
             return released;
         }
-        door.release.under_way = true;
+        state.release.under_way = true;
         loop {
             let seqs = self.claim_release();
-            drop(door);
+            drop(state);
             self.count_void(seqs.end - seqs.start);
             let mut all = true;
             for seq in seqs.clone() {
-                match self.place_nothing(seq) {
+                match self.write_counted_void(seq) {
                     Ok(displaced) => released.extend(displaced),
                     Err(Diverted) => all = false,
                 }
             }
-            door = self.counts.lock_count();
-            // A slot that was left belongs to a send under way, which releases for itself, or leaves it to the next who goes.
-            door.release.until = if all { seqs.end } else { 0 };
-            let again = core::mem::take(&mut door.release.again) && self.counts.subscribers() == 0;
+            state = self.counts.lock_state();
+            // A slot that was left belongs to a send under way, which releases by itself or leaves that to the next subscriber to go.
+            state.release.until = if all { seqs.end } else { 0 };
+            let again = core::mem::take(&mut state.release.again) && self.counts.subscribers() == 0;
             // Fault, breaks the rule that a release is repeated for what was sent while it ran: a value sent meanwhile
             // would stay for ever.
             if !again || fault!("release.once") {
-                door.release.under_way = false;
+                state.release.under_way = false;
                 return released;
             }
         }
@@ -141,7 +143,7 @@ impl<T> RingShared<T> {
         self.limits.live_cells.load(ord!("release.cells", Relaxed)) != 0
     }
 
-    /// Claims one sequence for every slot; none when so many are not left.
+    /// Claims one sequence for every slot; none if too few are left.
     fn claim_release(&self) -> Range<u64> {
         // Relaxed, pairs with `claim_release`: only compared.
         let mut first = self.tail.load(ord!("claim_release.read", Relaxed));

@@ -16,21 +16,21 @@ use super::subscriber_count::SubscriberCount;
 use super::wait_queue::WaitQueue;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, UnsafeCell, ord};
 
-/// One place of the ring: the event of one sequence at a time, and the word that says of which.
+/// One slot of the ring: the event of one sequence, and the stamp that says which.
 ///
-/// Only the publisher whose turn it is ([`RingShared::own`]) writes here, and it publishes with one store of the stamp.
+/// Only the publisher whose turn it is ([`RingShared::own`]) writes here; it publishes with one store of the stamp.
 #[repr(C)]
 pub(super) struct Slot<T> {
     pub(super) stamp: AtomicU64,
     pub(super) value: Value<T>,
 }
 
-/// Storage for one value; whether it holds one is known from outside.
+/// Storage for one value; the stamp or the cell knows whether it holds one.
 pub(super) type Value<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// What the rare cases need to know about a slot, kept apart from the slots themselves.
+/// What only the slow paths need to know about a slot, kept apart from the slots.
 pub(super) struct SlotMeta {
-    /// Which sequences of this slot went elsewhere: see `turn`.
+    /// Which sequences of this slot were diverted: see `reclaim`.
     pub(super) diverted: AtomicU64,
     /// The latest sequence of this slot that was announced when it expired: a subscriber may still be reading it.
     pub(super) suspect: AtomicU64,
@@ -38,13 +38,13 @@ pub(super) struct SlotMeta {
     pub(super) freed: AtomicU64,
 }
 
-/// Words that change once in many publications and are read by each: one line that all share.
+/// Words that every publication reads and few change, on one shared cache line.
 pub(super) struct Limits {
     /// No new announcement may start below this sequence.
     pub(super) frontier: AtomicU64,
-    /// Sequences below this one may use their slot, except for suspects.
+    /// Sequences below this one may use their slots, except for suspects.
     pub(super) writable: AtomicU64,
-    /// Sequences below this one must look whether their slot has a suspect.
+    /// Sequences below this one must check their slot for a suspect.
     pub(super) careful_until: AtomicU64,
     /// Sequences from this one on have not been diverted.
     pub(super) diverted_below: AtomicU64,
@@ -60,7 +60,7 @@ pub(super) struct RingShared<T> {
     pub(super) geometry: Geometry,
     pub(super) on_lag: OnLag,
     pub(super) wait: WaitStrategy,
-    /// Publishers fence before they look for waiters, always; else only where foreign code ran after the claim.
+    /// Publishers always fence before they look for waiters; otherwise only if foreign code ran after the claim.
     pub(super) always_fence: bool,
     first_seq: u64,
     slots: Box<[Slot<T>]>,
@@ -89,7 +89,7 @@ impl<T> RingShared<T> {
         let first_seq = builder.first_seq;
         let slots = geometry.slots();
         let first_index = geometry.index(first_seq) as u64;
-        // Consecutive sequences have consecutive slots, so every slot knows its first one.
+        // Consecutive sequences have consecutive slots, which determines the first sequence of every slot.
         let slot = |index: u64| {
             let first_here = first_seq + (index + slots - first_index) % slots;
             Slot {
@@ -138,7 +138,7 @@ impl<T> RingShared<T> {
         unsafe { self.slots.get_unchecked(index) }
     }
 
-    /// The slots of `seq` and what follows it, `most` or as many as there are to the end.
+    /// The slots of `seq` and the sequences after it: `most`, or as many as there are up to the end.
     pub(super) fn slots_from(&self, seq: u64, most: usize) -> &[Slot<T>] {
         let rest = &self.slots[self.geometry.index(seq)..];
         &rest[..most.min(rest.len())]
@@ -152,7 +152,7 @@ impl<T> RingShared<T> {
         self.first_seq
     }
 
-    /// The next sequence to be claimed; claims beyond the last sequence panicked and do not count.
+    /// The next sequence to be claimed. Claims beyond the last sequence have panicked and do not count.
     #[inline(always)]
     pub(super) fn tail(&self) -> u64 {
         // Relaxed, pairs with `claim` and `claim_many` through a stamp: a statistic; a caller that must not find it
@@ -253,7 +253,7 @@ impl<T> Drop for RingShared<T> {
             // ordered everything before this drop.
             if !Stamp::from_word(slot.stamp.load(ord!("ring.drop", Relaxed))).is_void() {
                 slot.value.with_mut(|value| {
-                    // SAFETY: the pointer is to a slot of ours, and nobody else is left.
+                    // SAFETY: the pointer is to a slot of this ring, and no other thread is left.
                     let value = unsafe { &mut *value };
                     // SAFETY: a stamp that is not void says that the slot holds a value; it is dropped once, here.
                     unsafe { value.assume_init_drop() };

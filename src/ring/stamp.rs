@@ -38,7 +38,7 @@ impl Stamp {
         self.0
     }
 
-    /// Is this the stamp of `seq`, be it a value or void?
+    /// Is this the stamp of `seq`, of a value or a void?
     #[inline(always)]
     pub(super) fn is_of(self, seq: u64) -> bool {
         self.0 & !VOID == seq << SEQ_SHIFT

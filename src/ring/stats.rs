@@ -1,8 +1,8 @@
-//! Figures about a ring and its subscribers.
+//! Statistics of a ring and of its subscribers.
 
 /// A snapshot of a ring, taken by [`Publisher::stats`](super::Publisher::stats).
 ///
-/// The figures are read one after the other while others publish and receive: each was true at some moment of the call.
+/// The values are read one after another while other threads publish and receive: each was true at some moment of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct RingStats {
@@ -12,19 +12,20 @@ pub struct RingStats {
     pub first_seq: u64,
     /// The next sequence to be claimed.
     pub next_seq: u64,
-    /// Sequences that were claimed for an event, those whose publication is still under way included.
+    /// Sequences that were claimed for an event, including those whose publication is still under way.
     pub published: u64,
-    /// Sequences that were claimed and carry no event, because what should have built it panicked or fell short.
+    /// Sequences that were claimed and carry no event, because the closure or iterator that should have supplied it panicked or
+    /// yielded too few.
     pub void: u64,
-    /// Subscribers there are.
+    /// The number of subscribers.
     pub subscribers: usize,
-    /// Publishers there are.
+    /// The number of publishers.
     pub publishers: usize,
     /// The position of the subscriber that is furthest behind, if there is one.
     pub slowest_position: Option<u64>,
 }
 
-/// The account of one subscriber, taken by [`Subscriber::stats`](super::Subscriber::stats).
+/// Statistics of one subscriber, taken by [`Subscriber::stats`](super::Subscriber::stats).
 ///
 /// `received + skipped + void` is always the number of sequences by which the subscriber advanced since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,7 +39,7 @@ pub struct SubscriberStats {
     pub void: u64,
     /// How many times lag was reported or, by the lossy receive, passed over.
     pub lag_events: u64,
-    /// Sequences that were claimed and not yet received when this was taken; more than the capacity when lag is due.
+    /// Sequences claimed and not yet received; more than the capacity if the next receive will report a lag.
     pub backlog: u64,
     /// The largest backlog seen; sampled about once in 64 receives (more often for capacities below 512) and at every lag.
     pub backlog_high_water: u64,

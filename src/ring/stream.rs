@@ -10,7 +10,7 @@ use super::subscriber::Subscriber;
 
 /// A stream of events; made by [`Subscriber::into_stream`].
 ///
-/// A lag is an item, after which the stream goes on; the close is its end.
+/// A lag is an item, after which the stream goes on. The stream ends when the channel is closed.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -46,7 +46,7 @@ impl<T: Send + Sync + 'static> SubscriberStream<T> {
         self.subscriber
     }
 
-    /// The subscriber, to look at its position and figures.
+    /// The subscriber, for example for its position and statistics.
     ///
     /// ```
     /// let (_publisher, subscriber) = doorbell::ring::channel::<u8>(8);

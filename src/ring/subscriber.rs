@@ -21,7 +21,7 @@ use crate::sync::Arc;
 /// [`Publisher::subscribe`](super::Publisher::subscribe) and by cloning, which makes another at the same position.
 ///
 /// A subscriber that falls more than the capacity behind gets one [`Lagged`](super::Lagged) that says exactly what it missed, and can
-/// go on. A loop that survives lag looks like this:
+/// go on. A loop that handles lag:
 ///
 /// ```
 /// use doorbell::ring::{self, RecvError};
@@ -43,10 +43,10 @@ use crate::sync::Arc;
 /// # });
 /// ```
 ///
-/// Shorter forms of it are [`Subscriber::into_stream`] and [`Subscriber::iter`], whose items are results and which end with the
-/// channel, and [`Subscriber::recv_lossy`], which passes over lag and counts it.
+/// Shorter forms are [`Subscriber::into_stream`] and [`Subscriber::iter`], whose items are results and which end when the channel is
+/// closed, and [`Subscriber::recv_lossy`], which passes over lag and counts it.
 ///
-/// The receives by value clone the event. Those by reference and in batches do not, and need no `Clone`.
+/// The receives by value clone the event. Those by reference and in batches do not, and do not need `Clone`.
 ///
 /// Dropping a subscriber takes a short lock, whatever its lag.
 pub struct Subscriber<T> {
@@ -55,10 +55,10 @@ pub struct Subscriber<T> {
 }
 
 impl<T> Subscriber<T> {
-    pub(super) fn new(core: Arc<RingShared<T>>, start: Start) -> Self {
+    pub(super) fn new(shared: Arc<RingShared<T>>, start: Start) -> Self {
         Self {
             wait: Wait::default(),
-            cursor: ReadCursor::new(core, start),
+            cursor: ReadCursor::new(shared, start),
         }
     }
 
@@ -70,13 +70,13 @@ impl<T> Subscriber<T> {
         &mut self.cursor
     }
 
-    /// Finds the next event, or has the task woken for it.
+    /// Finds the next event, or registers the task to be woken for it.
     #[inline]
     pub(super) fn poll_found(&mut self, cx: &mut Context<'_>, find: impl Find<T>) -> Poll<Result<Found<T>, RecvError>> {
         self.wait.poll(&mut self.cursor, cx, find)
     }
 
-    /// Ends the wait that a dropped future leaves.
+    /// Ends the wait that a dropped future leaves behind.
     pub(super) fn cancel_wait(&mut self) {
         self.wait.cancel(&self.cursor);
     }
@@ -87,7 +87,7 @@ impl<T> Subscriber<T> {
 }
 
 impl<T: Send + Sync + 'static> Subscriber<T> {
-    /// The event found last, as received.
+    /// Receives the event that was found last.
     pub(super) fn take_ref(&mut self, found: Found<T>) -> Ref<'_, T> {
         self.cursor.advance();
         // SAFETY: the result borrows the subscriber, and so the cursor, for its lifetime.
@@ -124,7 +124,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         RecvRef::new(self)
     }
 
-    /// Blocks the thread for the next event and receives it by reference.
+    /// Blocks the thread until the next event and receives it by reference.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -142,10 +142,10 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
 
     /// Receives a run of up to `max` events by reference, if there is at least one.
     ///
-    /// A batch holds at most 64 events. If it holds any, it is decided at its start that they
-    /// are not lost. With `max` zero the batch is empty.
+    /// A batch holds at most 64 events. Whether its events are lost is decided when the batch begins. With `max` zero the batch is
+    /// empty.
     ///
-    /// Costs one fence for the batch, and a look at each event.
+    /// Costs one fence per batch, and one check per event.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -164,7 +164,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
 
     /// Waits for at least one event and receives a run of up to `max`, as [`Subscriber::try_recv_batch`]. Cancel-safe.
     ///
-    /// A loop that survives lag:
+    /// A loop that handles lag:
     ///
     /// ```
     /// use doorbell::ring::{self, RecvError};
@@ -196,7 +196,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         RecvBatch::new(self, max)
     }
 
-    /// Blocks the thread for at least one event and receives a run of up to `max`, as [`Subscriber::try_recv_batch`].
+    /// Blocks the thread until there is at least one event and receives a run of up to `max`, as [`Subscriber::try_recv_batch`].
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -226,8 +226,8 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         self.cursor.position()
     }
 
-    /// How many sequences have been claimed from the position on; more than the capacity when lag is due. Publishers may add to it
-    /// meanwhile.
+    /// The number of sequences claimed from the position on; more than the capacity if the next receive will report a lag.
+    /// Publishers may increase it at any time.
     ///
     /// ```
     /// let (publisher, subscriber) = doorbell::ring::channel(8);
@@ -238,7 +238,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         self.cursor.backlog()
     }
 
-    /// The account of this subscriber. Costs nothing but when called.
+    /// Statistics of this subscriber. Costs nothing unless called.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(2);
@@ -259,10 +259,10 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     /// assert_eq!(subscriber.capacity(), 1000);
     /// ```
     pub fn capacity(&self) -> usize {
-        self.cursor.core().geometry.capacity() as usize
+        self.cursor.shared().geometry.capacity() as usize
     }
 
-    /// Is every publisher gone? There may still be events to receive.
+    /// Was every publisher dropped? There may still be events to receive.
     ///
     /// ```
     /// let (publisher, subscriber) = doorbell::ring::channel::<u8>(8);
@@ -271,7 +271,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     /// assert!(subscriber.is_closed());
     /// ```
     pub fn is_closed(&self) -> bool {
-        self.cursor.core().is_closed()
+        self.cursor.shared().is_closed()
     }
 
     /// Another subscriber of the same ring, which sees what is published from now on. (Cloning makes one at the same position.)
@@ -302,13 +302,13 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     /// ```
     #[must_use]
     pub fn resubscribe_from(&self, start: Start) -> Self {
-        Self::new(self.cursor.core().clone(), start)
+        Self::new(self.cursor.shared().clone(), start)
     }
 }
 
 /// The receives by value.
 impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
-    /// A clone of the event found last, as received. If the clone panics, nothing was received.
+    /// Receives a clone of the event that was found last. If the clone panics, nothing was received.
     #[inline(always)]
     pub(super) fn take_clone(&mut self, found: Found<T>) -> T {
         // SAFETY: the cursor is not used before the end of this call.
@@ -332,12 +332,12 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// `Empty` when the next event is not published yet, `Lagged` when it and possibly others are lost (the position has moved behind
-    /// them), `Closed` when all is received and every publisher is gone.
+    /// `Empty` if the next event is not published yet, `Lagged` if it and possibly others are lost (the position has moved past
+    /// them), `Closed` if everything is received and every publisher was dropped.
     ///
     /// # Panics
     ///
-    /// When the clone does; the event can be received again then.
+    /// If the clone panics; the event can then be received again.
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         let found = self.cursor.next()?;
@@ -366,7 +366,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     /// Cancel-safe: a dropped future has received nothing and leaves no waker behind. With the feature `tokio` it takes part in
     /// tokio's cooperative budget.
     ///
-    /// The result is an error when events were lost, after which the next call goes on behind them, or when the channel is closed; see
+    /// The result is an error if events were lost, in which case the next call goes on after them, or if the channel is closed; see
     /// [`RecvError`].
     ///
     /// ```
@@ -393,7 +393,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
         RecvSeq::new(self)
     }
 
-    /// Waits for the next event, passing over lag; [`Subscriber::stats`] tells how much. `None` when the channel is closed.
+    /// Waits for the next event, passing over lag; [`Subscriber::stats`] counts how much. `None` when the channel is closed.
     /// Cancel-safe.
     ///
     /// ```
@@ -413,8 +413,8 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
         RecvLossy::new(self)
     }
 
-    /// As [`Subscriber::recv`], for futures written by hand. When pending, the task of `cx` is woken for the next event, until
-    /// another receive of this subscriber is made or it is dropped.
+    /// As [`Subscriber::recv`], for hand-written futures. If pending, the task of `cx` is woken for the next event, unless another
+    /// receive of this subscriber is made first or the subscriber is dropped.
     ///
     /// ```
     /// use std::task::Poll;
@@ -432,7 +432,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
             .map_ok(|found| self.take_clone(found))
     }
 
-    /// Blocks the thread for the next event, as the ring's [`WaitStrategy`](super::WaitStrategy) says. Not for async code: it would
+    /// Blocks the thread until the next event, as the ring's [`WaitStrategy`](super::WaitStrategy) says. Not for async code: it would
     /// block the executor's thread.
     ///
     /// ```
@@ -443,13 +443,13 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// When events were lost, after which the next call goes on behind them, or when the channel is closed.
+    /// If events were lost, in which case the next call goes on after them, or if the channel is closed.
     pub fn recv_blocking(&mut self) -> Result<T, RecvError> {
         let found = without_timeout(self.block(None))?;
         Ok(self.take_clone(found))
     }
 
-    /// Blocks the thread for the next event, at most for `timeout`.
+    /// Blocks the thread until the next event, at most for `timeout`.
     ///
     /// ```
     /// use doorbell::ring::{self, RecvTimeoutError};
@@ -462,14 +462,14 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// As [`Subscriber::recv_blocking`], and when the time ran out; what is there already is received even with a zero `timeout`.
+    /// As [`Subscriber::recv_blocking`], and if the time runs out. An available event is received even with a zero `timeout`.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        // A time that cannot be reached is no limit.
+        // A deadline that overflows is no limit.
         let found = self.block(Instant::now().checked_add(timeout))?;
         Ok(self.take_clone(found))
     }
 
-    /// Blocks the thread for the next event, at most until `deadline`. As [`Subscriber::recv_timeout`].
+    /// Blocks the thread until the next event, at most until `deadline`. As [`Subscriber::recv_timeout`].
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -488,7 +488,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
         Ok(self.take_clone(found))
     }
 
-    /// A blocking iterator over the events; a lag is an item, and the close is the end.
+    /// A blocking iterator over the events. A lag is an item; the iterator ends when the channel is closed.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(2);
@@ -507,7 +507,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
         Iter::new(self)
     }
 
-    /// An iterator over the events that are there; a lag is an item, and it ends where a receive would have to wait.
+    /// An iterator over the available events. A lag is an item; the iterator ends where a receive would have to wait.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -519,7 +519,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
         TryIter::new(self)
     }
 
-    /// A stream over the events; a lag is an item, and the close is the end.
+    /// A stream of the events. A lag is an item; the stream ends when the channel is closed.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -540,7 +540,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     }
 }
 
-/// The answer of a block without a deadline.
+/// The result of a blocking receive without a deadline.
 pub(super) fn without_timeout<F>(result: Result<F, RecvTimeoutError>) -> Result<F, RecvError> {
     result.map_err(|error| match error {
         RecvTimeoutError::Lagged(lagged) => RecvError::Lagged(lagged),

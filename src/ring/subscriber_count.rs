@@ -1,7 +1,7 @@
-//! Who is there: how many subscribers, and who waits until there is none.
+//! How many subscribers a ring has, and the tasks that wait until it has none.
 //!
-//! Anybody may read the count. It leaves zero and reaches zero only under the lock of the *door*: whoever holds the door and finds
-//! the count zero knows that nobody comes in before the door is let go.
+//! Any thread may read the count. It leaves zero and reaches zero only under the lock: a thread that holds the lock and finds the
+//! count zero knows that no subscriber enters before it unlocks.
 
 use core::task::{Context, Poll, Waker};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,29 +9,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::release::ReleaseProgress;
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, ord};
 
-/// Shared by the handles of one ring, and outlives its storage.
+/// Shared by the handles of one ring; outlives its storage.
 #[derive(Debug)]
 pub(crate) struct SubscriberCount {
     subscribers: AtomicUsize,
-    /// Weak senders of the drop-in, which count themselves.
+    /// Weak senders of the drop-in.
     weak_senders: AtomicUsize,
-    door: Mutex<CountLock>,
+    state: Mutex<CountState>,
 }
 
-/// What the lock of the door guards.
+/// What the lock guards.
 #[derive(Debug)]
-pub(super) struct CountLock {
+pub(super) struct CountState {
     waiting: AbsenceWaiters,
     pub(super) release: ReleaseProgress,
 }
 
 impl SubscriberCount {
-    /// Nobody, at a ring of which `first_seq` is the first sequence.
+    /// No subscriber, for a ring whose first sequence is `first_seq`.
     pub(super) fn new(first_seq: u64) -> Self {
         Self {
             subscribers: AtomicUsize::new(0),
             weak_senders: AtomicUsize::new(0),
-            door: Mutex::new(CountLock {
+            state: Mutex::new(CountState {
                 waiting: AbsenceWaiters::default(),
                 release: ReleaseProgress::new(first_seq),
             }),
@@ -46,7 +46,7 @@ impl SubscriberCount {
         self.subscribers.load(ord!("subscribers.count", Relaxed))
     }
 
-    /// Adds a subscriber, which reads the tail of the ring afterwards.
+    /// Adds a subscriber, which must read the tail of the ring only afterwards.
     pub(super) fn enter(&self) {
         // Relaxed, pairs with `enter`: only compared.
         let mut count = self.subscribers.load(ord!("enter.peek", Relaxed));
@@ -64,14 +64,14 @@ impl SubscriberCount {
                 Err(current) => count = current,
             }
         }
-        let _door = self.door.lock();
+        let _state = self.state.lock();
         // Release, pairs with `enter`: a subscriber that enters next finds the tail beyond everything claimed while
         // there was none.
         self.subscribers.fetch_add(1, ord!("enter.first", Release));
     }
 
-    /// Removes a subscriber, which reads nothing any more. The door, if nobody is left.
-    pub(super) fn leave(&self) -> Option<MutexGuard<'_, CountLock>> {
+    /// Removes a subscriber, which no longer reads anything. Returns the lock if it was the last.
+    pub(super) fn leave(&self) -> Option<MutexGuard<'_, CountState>> {
         // Relaxed, pairs with `leave`: only compared.
         let mut count = self.subscribers.load(ord!("leave.peek", Relaxed));
         while count > 1 {
@@ -88,41 +88,41 @@ impl SubscriberCount {
                 Err(current) => count = current,
             }
         }
-        let door = self.door.lock();
+        let state = self.state.lock();
         // Relaxed, pairs with `release.fence` by the lock: the lock orders subscribers that leave this way, and
         // `release.fence` acquires what the others released (`leave`).
         let before = self.subscribers.fetch_sub(1, ord!("leave.last", Relaxed));
-        (before == 1).then_some(door)
+        (before == 1).then_some(state)
     }
 
-    /// The door, if nobody is there.
-    pub(super) fn if_none_left(&self) -> Option<MutexGuard<'_, CountLock>> {
-        let door = self.door.lock();
-        (self.subscribers() == 0).then_some(door)
+    /// Locks, if there is no subscriber.
+    pub(super) fn if_none_left(&self) -> Option<MutexGuard<'_, CountState>> {
+        let state = self.state.lock();
+        (self.subscribers() == 0).then_some(state)
     }
 
-    pub(super) fn lock_count(&self) -> MutexGuard<'_, CountLock> {
-        self.door.lock()
+    pub(super) fn lock_state(&self) -> MutexGuard<'_, CountState> {
+        self.state.lock()
     }
 
-    /// Waits until nobody is there; `ticket` is the caller's, to keep and to give back by [`SubscriberCount::forget`].
+    /// Waits until there is no subscriber. The caller keeps `ticket`, and gives it back by [`SubscriberCount::forget`].
     pub(crate) fn poll_absence(&self, ticket: &mut Option<AbsenceTicket>, cx: &Context<'_>) -> Poll<()> {
         let waker = cx.waker().clone();
-        let mut door = self.door.lock();
+        let mut state = self.state.lock();
         if self.subscribers() == 0 {
             return Poll::Ready(());
         }
-        let replaced = door.waiting.add(ticket, waker);
-        drop(door);
+        let replaced = state.waiting.add(ticket, waker);
+        drop(state);
         drop(replaced);
         Poll::Pending
     }
 
     /// Ends a wait.
     pub(crate) fn forget(&self, ticket: AbsenceTicket) {
-        let mut door = self.door.lock();
-        let waker = door.waiting.remove(ticket);
-        drop(door);
+        let mut state = self.state.lock();
+        let waker = state.waiting.remove(ticket);
+        drop(state);
         drop(waker);
     }
 
@@ -142,44 +142,44 @@ impl SubscriberCount {
     }
 }
 
-impl CountLock {
-    /// Takes everybody who waits for absence, to be woken when the door is let go.
+impl CountState {
+    /// Takes every waker that waits for absence; wake them after unlocking.
     pub(super) fn take_waiting(&mut self) -> AbsenceWakers {
         self.waiting.take()
     }
 }
 
-/// The wakers of those who wait for absence.
+/// The wakers of the tasks that wait until there is no subscriber.
 #[derive(Debug, Default)]
 struct AbsenceWaiters {
-    places: Vec<Option<Waker>>,
+    wakers: Vec<Option<Waker>>,
     vacant: Vec<usize>,
-    /// Counts how often all were taken, so that a ticket of before does not match.
+    /// How often all were taken; a ticket of an earlier round does not match.
     round: u64,
 }
 
-/// A place among those who wait.
+/// Identifies one waker among those that wait.
 #[derive(Debug)]
 pub(crate) struct AbsenceTicket {
-    place: usize,
+    index: usize,
     round: u64,
 }
 
 impl AbsenceWaiters {
-    /// Adds `waker`, or puts it in the place of an earlier one, which is given back.
+    /// Adds `waker`, or replaces the one that `ticket` identifies and returns it.
     fn add(&mut self, ticket: &mut Option<AbsenceTicket>, waker: Waker) -> Option<Waker> {
         if let Some(ticket) = ticket
             && ticket.round == self.round
         {
-            return self.places[ticket.place].replace(waker);
+            return self.wakers[ticket.index].replace(waker);
         }
-        let place = self.vacant.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() - 1
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            self.wakers.push(None);
+            self.wakers.len() - 1
         });
-        self.places[place] = Some(waker);
+        self.wakers[index] = Some(waker);
         *ticket = Some(AbsenceTicket {
-            place,
+            index,
             round: self.round,
         });
         None
@@ -189,23 +189,23 @@ impl AbsenceWaiters {
         if ticket.round != self.round {
             return None;
         }
-        self.vacant.push(ticket.place);
-        self.places[ticket.place].take()
+        self.vacant.push(ticket.index);
+        self.wakers[ticket.index].take()
     }
 
     fn take(&mut self) -> AbsenceWakers {
         self.round += 1;
         self.vacant.clear();
-        AbsenceWakers(core::mem::take(&mut self.places))
+        AbsenceWakers(core::mem::take(&mut self.wakers))
     }
 }
 
-/// Wakers to wake while no lock is held.
+/// Wakers to be woken while no lock is held.
 pub(super) struct AbsenceWakers(Vec<Option<Waker>>);
 
 impl AbsenceWakers {
-    /// Wakes them all. A waker that panics harms nobody else, like those of the bell.
-    pub(super) fn raise(self) {
+    /// Wakes them all. A waker that panics does not affect the others, as in the wait queue.
+    pub(super) fn wake_all(self) {
         for waker in self.0.into_iter().flatten() {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
                 // Dropping the payload could panic again; a leak is the lesser evil.
@@ -221,7 +221,7 @@ mod tests {
     use std::task::Waker;
 
     #[test]
-    fn a_ticket_of_an_earlier_round_removes_nobody() {
+    fn a_ticket_of_an_earlier_round_removes_nothing() {
         let mut waiting = AbsenceWaiters::default();
         let (mut early, mut late) = (None, None);
         assert!(waiting.add(&mut early, Waker::noop().clone()).is_none());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_used_again() {
+    fn indices_are_reused() {
         let mut waiting = AbsenceWaiters::default();
         for _ in 0..1000 {
             let mut ticket = None;
@@ -240,6 +240,6 @@ mod tests {
             assert!(waiting.add(&mut ticket, Waker::noop().clone()).is_some(), "replaced");
             assert!(waiting.remove(ticket.unwrap()).is_some());
         }
-        assert_eq!(waiting.places.len(), 1);
+        assert_eq!(waiting.wakers.len(), 1);
     }
 }

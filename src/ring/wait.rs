@@ -1,14 +1,14 @@
 //! Waiting for the next event, as a task or as a thread.
 //!
-//! Whoever finds nothing registers with the bell, and then must look once more, for what was published in between. How that look
-//! is made safe depends on where the next sequence stands:
+//! A subscriber that finds no event registers with the [`WaitQueue`], and must then look once more for what was published in
+//! between. What makes that look safe depends on the state of the next sequence:
 //!
-//! - **Unclaimed.** The waiter reads the tail by a read-modify-write. Whoever claims the sequence later reads the tail after it,
-//!   and so sees the waiter's flag. A publication needs no fence for that.
-//! - **Claimed, not finished.** The waiter fences and looks at the event again. Publications during which foreign code ran, and all
-//!   of a ring without backstop, fence between the event and their look at the flag, so one of the two sees the other. A plain
-//!   publication does not: it takes nanoseconds, unless its thread is preempted. Then the ringer (or, for a thread, a timed park)
-//!   comes back for the waiter.
+//! - **Unclaimed.** The waiter reads the tail by a read-modify-write. A publisher that claims the sequence later reads the tail
+//!   after it, and so sees the waiter's flag. A publication needs no fence for that.
+//! - **Claimed, not finished.** The waiter fences and looks for the event again. Publications during which foreign code ran, and
+//!   all publications of a ring without a watchdog, fence between the event and their read of the flag, so one of the two sees
+//!   the other. A plain publication does not: it takes nanoseconds, unless its thread is preempted. In that case the watchdog
+//!   (or, for a thread, a timed park) wakes the waiter.
 
 use core::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -20,21 +20,21 @@ use super::error::{RecvError, RecvTimeoutError, TryRecvError};
 use super::wait_queue::{NotifiedFlag, WaitQueue, WakeTarget};
 use crate::sync::{Arc, SPINS, UNFINISHED_SPINS, YIELDS, fault, named_fence, ord, spin_hint, thread};
 
-/// How long a thread sleeps before it looks again for a publication that may not look for it.
+/// How long a thread sleeps before it looks again for a publication that may not see it waiting.
 const UNSEEN_PARK: Duration = Duration::from_micros(200);
 
-/// How many turns of a busy wait there are between two looks at the clock.
+/// Turns of a busy wait between two reads of the clock.
 const TURNS_PER_CLOCK: u32 = 64;
 
-/// The wait of one subscriber, if it has one.
+/// The state of one subscriber's wait.
 #[derive(Debug, Default)]
 pub(super) struct Wait {
-    /// Made at the first wait, and known to the bell from then on.
+    /// Made at the first wait, and shared with the wait queue from then on.
     notified: Option<Arc<NotifiedFlag>>,
-    /// Registered, and not seen notified since.
+    /// Registered, and not found notified since.
     listed: bool,
-    /// Listed, but nobody may come for the owner: it must look again by itself.
-    alone: bool,
+    /// Listed, but possibly missed by the publication under way, and there is no watchdog: the task must poll again.
+    must_poll: bool,
 }
 
 /// How to find an event: by value and by reference, or for a batch.
@@ -42,17 +42,17 @@ pub(super) trait Find<T>: Fn(&mut ReadCursor<T>) -> Result<Found<T>, TryRecvErro
 
 impl<T, F: Fn(&mut ReadCursor<T>) -> Result<Found<T>, TryRecvError>> Find<T> for F {}
 
-/// How an attempt to register ended.
+/// The outcome of an attempt to register.
 enum Enlisted<T> {
-    /// The next publication will notify.
-    Asleep,
-    /// The publication under way may not notify.
-    Unheard,
-    /// There is something after all.
+    /// The next publication will notify this waiter.
+    Registered,
+    /// The publication under way may not notify this waiter.
+    NeedsWatchdog,
+    /// There is an answer already.
     Answer(Result<Found<T>, RecvError>),
 }
 
-/// What a find means to a wait: `None` when there is nothing yet.
+/// The answer that a find gives to a wait; `None` when there is no event yet.
 #[inline(always)]
 fn answer<T>(result: Result<Found<T>, TryRecvError>) -> Option<Result<Found<T>, RecvError>> {
     match result {
@@ -64,7 +64,7 @@ fn answer<T>(result: Result<Found<T>, TryRecvError>) -> Option<Result<Found<T>, 
 }
 
 impl Wait {
-    /// Finds the next event, or has the task woken for it.
+    /// Finds the next event, or registers the task to be woken for it.
     #[inline]
     pub(super) fn poll<T>(
         &mut self,
@@ -79,31 +79,37 @@ impl Wait {
             budget.made_progress();
             return Poll::Ready(answer);
         }
-        let answer = ready!(self.poll_patiently(cursor, cx, &find));
+        let answer = ready!(self.poll_slow(cursor, cx, &find));
         budget.made_progress();
         Poll::Ready(answer)
     }
 
-    /// What [`Wait::poll`] does when there may be something to wait for, or a wait to end.
+    /// The rest of [`Wait::poll`]: when there is a wait to begin or to end.
     #[cold]
     #[inline(never)]
-    fn poll_patiently<T>(
+    fn poll_slow<T>(
         &mut self,
         cursor: &mut ReadCursor<T>,
         cx: &mut Context<'_>,
         find: &impl Find<T>,
     ) -> Poll<Result<Found<T>, RecvError>> {
         self.resume(cursor);
-        let answer = match Self::find_unhurried(cursor, find) {
+        let answer = match Self::find_spinning(cursor, find) {
             Some(answer) => answer,
-            None if self.listed && !self.alone && cursor.core().wait_queue.keeps(cursor.number(), cx.waker()) => {
+            None if self.listed
+                && !self.must_poll
+                && cursor
+                    .shared()
+                    .wait_queue
+                    .is_registered_with(cursor.number(), cx.waker()) =>
+            {
                 return Poll::Pending;
             }
             None => match self.enlist(cursor, find, WakeTarget::Task(cx.waker().clone())) {
-                Enlisted::Asleep => return Poll::Pending,
-                Enlisted::Unheard => {
-                    self.alone = !WaitQueue::ask_watchdog(&cursor.core().wait_queue, cursor.number());
-                    if self.alone {
+                Enlisted::Registered => return Poll::Pending,
+                Enlisted::NeedsWatchdog => {
+                    self.must_poll = !WaitQueue::ask_watchdog(&cursor.shared().wait_queue, cursor.number());
+                    if self.must_poll {
                         cx.waker().wake_by_ref();
                     }
                     return Poll::Pending;
@@ -115,7 +121,7 @@ impl Wait {
         Poll::Ready(answer)
     }
 
-    /// Finds the next event, blocking the thread for it until `deadline`.
+    /// Finds the next event, blocking the thread until `deadline`.
     pub(super) fn block<T>(
         &mut self,
         cursor: &mut ReadCursor<T>,
@@ -123,7 +129,7 @@ impl Wait {
         find: impl Find<T>,
     ) -> Result<Found<T>, RecvTimeoutError> {
         self.cancel(cursor);
-        let strategy = cursor.core().wait;
+        let strategy = cursor.shared().wait;
         let mut turns: u32 = 0;
         loop {
             if let Some(answer) = answer(find(cursor)) {
@@ -163,8 +169,8 @@ impl Wait {
                 self.cancel(cursor);
                 return Some(answer);
             }
-            Enlisted::Unheard => thread::park_timeout(left(Some(UNSEEN_PARK)).unwrap_or(UNSEEN_PARK)),
-            Enlisted::Asleep => {
+            Enlisted::NeedsWatchdog => thread::park_timeout(left(Some(UNSEEN_PARK)).unwrap_or(UNSEEN_PARK)),
+            Enlisted::Registered => {
                 while !self.is_notified() {
                     match left(None) {
                         None => thread::park(),
@@ -182,34 +188,34 @@ impl Wait {
         self.notified.as_ref().is_some_and(|notified| notified.is_set())
     }
 
-    /// If the owner was notified: notes it, and notifies the next in turn.
+    /// If the subscriber was notified: ends the wait and wakes the next waiters.
     #[inline]
     fn resume<T>(&mut self, cursor: &ReadCursor<T>) {
         if self.listed && self.is_notified() {
             self.listed = false;
-            cursor.core().wait_queue.cascade();
+            cursor.shared().wait_queue.cascade();
         }
     }
 
-    /// Ends the wait, leaving nothing behind; if the owner was notified, notifies the next in turn.
+    /// Ends the wait and leaves no registration behind. If the subscriber was notified, wakes the next waiters.
     #[inline]
     pub(super) fn cancel<T>(&mut self, cursor: &ReadCursor<T>) {
         self.resume(cursor);
         if core::mem::take(&mut self.listed) {
-            cursor.core().wait_queue.cancel(cursor.number());
+            cursor.shared().wait_queue.cancel(cursor.number());
         }
     }
 
-    /// Ends all waiting: the owner is going.
+    /// Ends all waiting: the subscriber is being dropped.
     pub(super) fn finish<T>(&mut self, cursor: &ReadCursor<T>) {
         self.cancel(cursor);
         if self.notified.take().is_some() {
-            cursor.core().wait_queue.forget(cursor.number());
+            cursor.shared().wait_queue.forget(cursor.number());
         }
     }
 
-    /// Finds the next event, with a little patience for a publication that is under way.
-    fn find_unhurried<T>(cursor: &mut ReadCursor<T>, find: &impl Find<T>) -> Option<Result<Found<T>, RecvError>> {
+    /// Finds the next event; spins briefly if its publication is under way.
+    fn find_spinning<T>(cursor: &mut ReadCursor<T>, find: &impl Find<T>) -> Option<Result<Found<T>, RecvError>> {
         for _ in 0..UNFINISHED_SPINS {
             if let Some(answer) = answer(find(cursor)) {
                 return Some(answer);
@@ -225,35 +231,35 @@ impl Wait {
     fn enlist<T>(&mut self, cursor: &mut ReadCursor<T>, find: &impl Find<T>, target: WakeTarget) -> Enlisted<T> {
         cursor.rest();
         let notified = self.notified.get_or_insert_with(|| Arc::new(NotifiedFlag::new()));
-        let core = cursor.core();
-        if !WaitQueue::register(&core.wait_queue, cursor.number(), notified, target) {
-            // What is left, or the close itself, is there to be found.
+        let shared = cursor.shared();
+        if !WaitQueue::register(&shared.wait_queue, cursor.number(), notified, target) {
+            // Closed: find what is retained, or report the close.
             self.listed = false;
             return Enlisted::Answer(answer(find(cursor)).unwrap_or(Err(RecvError::Closed)));
         }
         self.listed = true;
-        self.alone = false;
+        self.must_poll = false;
         // Fault, breaks the rule that a waiter looks again after it has registered: it would sleep through what was
         // published before it registered.
         if fault!("park.unchecked") {
-            return Enlisted::Asleep;
+            return Enlisted::Registered;
         }
-        if !core.always_fence {
+        if !shared.always_fence {
             // Release, pairs with `claim`: a publisher that claims after this read sees the flag that `register` has
             // set.
-            let tail = core.tail.fetch_add(0, ord!("park.look", Release));
+            let tail = shared.tail.fetch_add(0, ord!("park.look", Release));
             if tail <= cursor.cursor_position() {
-                return Enlisted::Asleep;
+                return Enlisted::Registered;
             }
         }
-        let always_fence = core.always_fence;
+        let always_fence = shared.always_fence;
         // SeqCst fence, pairs with `wake.fence` and `wake_after_foreign.fence`: this waiter sees the event, or its
         // publisher sees the flag.
         named_fence!("park.fence");
         match answer(find(cursor)) {
             Some(answer) => Enlisted::Answer(answer),
-            None if always_fence => Enlisted::Asleep,
-            None => Enlisted::Unheard,
+            None if always_fence => Enlisted::Registered,
+            None => Enlisted::NeedsWatchdog,
         }
     }
 }

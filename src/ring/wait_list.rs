@@ -1,4 +1,4 @@
-//! The table of waiters, as `bell` keeps it behind its lock: plain data, no foreign code.
+//! The list of waiters that `WaitQueue` keeps behind its lock: plain data, runs no foreign code.
 
 use core::task::Waker;
 
@@ -10,12 +10,12 @@ const NIL: usize = usize::MAX;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NodeState {
     Idle,
-    /// In the list of the waiting or of the due.
+    /// In the list of waiting or of due nodes.
     Listed,
     Notified,
 }
 
-/// What was popped.
+/// The kind of the waiter that was popped.
 #[derive(PartialEq, Eq)]
 enum PoppedKind {
     Task,
@@ -51,11 +51,11 @@ pub(super) struct WaitList {
     waiting: List,
     due: List,
     listed: usize,
-    /// How many wait for a publication that may not look for them.
+    /// How many wait for a publication that may not see them.
     unseen: usize,
     closed: bool,
     watched: bool,
-    /// The ringer has found somebody due at its last turn.
+    /// The watchdog found a due waiter at its last turn.
     overdue: bool,
 }
 
@@ -73,8 +73,8 @@ impl WaitList {
         }
     }
 
-    /// Lists the node as waiting. Gives back the target that was replaced and whether the node had been notified, or as an error the
-    /// new target when closed.
+    /// Lists the node as waiting. Returns the replaced target and whether the node had been notified. When closed, returns the new
+    /// target as an error.
     pub(super) fn register(
         &mut self,
         number: usize,
@@ -105,7 +105,7 @@ impl WaitList {
         Ok((replaced, state == NodeState::Notified))
     }
 
-    /// Takes the node out. Gives back its target, and whether it had been notified.
+    /// Removes the node from its list. Returns its target, and whether it had been notified.
     pub(super) fn cancel(&mut self, number: usize) -> (Option<WakeTarget>, bool) {
         let Some(node) = self.nodes.get_mut(number) else {
             return (None, false);
@@ -119,14 +119,14 @@ impl WaitList {
         (target, state == NodeState::Notified)
     }
 
-    /// Makes the node ready for another owner.
+    /// Makes the node ready for another subscriber.
     pub(super) fn forget(&mut self, number: usize) -> (Option<WakeTarget>, Option<Arc<NotifiedFlag>>) {
         let (target, _) = self.cancel(number);
         (target, self.nodes.get_mut(number).and_then(|node| node.notified.take()))
     }
 
-    /// Is the node listed to be told by this very waker?
-    pub(super) fn keeps(&self, number: usize, waker: &Waker) -> bool {
+    /// Is the node listed with this very waker?
+    pub(super) fn is_registered_with(&self, number: usize, waker: &Waker) -> bool {
         let node = &self.nodes[number];
         node.state == NodeState::Listed && matches!(&node.target, Some(WakeTarget::Task(own)) if own.will_wake(waker))
     }
@@ -138,7 +138,7 @@ impl WaitList {
         }
     }
 
-    /// Moves all that are waiting behind those that are due.
+    /// Appends the waiting nodes to the due ones.
     pub(super) fn make_due(&mut self) {
         let waiting = core::mem::replace(&mut self.waiting, List::EMPTY);
         if waiting.is_empty() {
@@ -153,25 +153,25 @@ impl WaitList {
         }
     }
 
-    /// Takes up to `most` (and as many as `told` holds) of the due.
-    pub(super) fn pop_due<const MOST: usize>(&mut self, most: usize, told: &mut WakeBatch<MOST>) {
+    /// Takes up to `most` due nodes, and no more than `batch` holds.
+    pub(super) fn pop_due<const MOST: usize>(&mut self, most: usize, batch: &mut WakeBatch<MOST>) {
         for _ in 0..most.min(MOST) {
-            if self.pop(told).is_none() {
+            if self.pop(batch).is_none() {
                 break;
             }
         }
     }
 
-    /// Takes the first of the due: one task, whose executor spreads the rest, or up to `threads` threads.
-    pub(super) fn pop_first<const MOST: usize>(&mut self, threads: usize, told: &mut WakeBatch<MOST>) {
+    /// Takes the first due nodes: one task, because its executor spreads the rest, or up to `threads` threads.
+    pub(super) fn pop_first<const MOST: usize>(&mut self, threads: usize, batch: &mut WakeBatch<MOST>) {
         for _ in 0..threads.min(MOST) {
-            if self.pop(told) != Some(PoppedKind::Thread) {
+            if self.pop(batch) != Some(PoppedKind::Thread) {
                 break;
             }
         }
     }
 
-    fn pop<const MOST: usize>(&mut self, told: &mut WakeBatch<MOST>) -> Option<PoppedKind> {
+    fn pop<const MOST: usize>(&mut self, batch: &mut WakeBatch<MOST>) -> Option<PoppedKind> {
         if self.due.is_empty() {
             return None;
         }
@@ -187,13 +187,13 @@ impl WaitList {
         } else {
             PoppedKind::Task
         };
-        told.add(number, node.target.take());
+        batch.add(number, node.target.take());
         Some(kind)
     }
 
-    /// Tells the owners of what was popped, who may run from here on.
-    pub(super) fn set_notified<const MOST: usize>(&self, told: &WakeBatch<MOST>) {
-        for &number in &told.numbers[..told.count] {
+    /// Sets the flags of the popped nodes; their subscribers may run from here on.
+    pub(super) fn set_notified<const MOST: usize>(&self, batch: &WakeBatch<MOST>) {
+        for &number in &batch.numbers[..batch.count] {
             if let Some(notified) = &self.nodes[number].notified {
                 notified.set();
             }
@@ -216,7 +216,7 @@ impl WaitList {
         self.unseen != 0
     }
 
-    /// Could a hand-on be needed, and is nobody watching yet?
+    /// Could a cascade get stuck, with no watchdog watching yet?
     pub(super) fn needs_watch(&self) -> bool {
         self.listed > 1 && !self.watched
     }
@@ -233,7 +233,7 @@ impl WaitList {
         self.overdue
     }
 
-    /// Notes whether anybody is due now, and says so.
+    /// Records whether a node is due now, and returns it.
     pub(super) fn set_overdue(&mut self) -> bool {
         self.overdue = self.has_due();
         self.overdue
@@ -254,7 +254,7 @@ impl WaitList {
         self.listed += 1;
     }
 
-    /// Takes the node out of whichever list it is in.
+    /// Removes the node from the list that it is in.
     fn unlist(&mut self, number: usize) {
         let node = &mut self.nodes[number];
         let (previous, next) = (node.previous, node.next);
@@ -279,7 +279,7 @@ impl WaitList {
     }
 }
 
-/// Those taken from the table to be told, up to `MOST` of them, without allocating.
+/// Up to `MOST` waiters taken from the list to be woken; does not allocate.
 pub(super) struct WakeBatch<const MOST: usize> {
     targets: [Option<WakeTarget>; MOST],
     numbers: [usize; MOST],
@@ -301,7 +301,7 @@ impl<const MOST: usize> WakeBatch<MOST> {
         self.count += 1;
     }
 
-    /// Takes the targets out, one by one.
+    /// Takes the targets out, one at a time.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = WakeTarget> {
         self.targets[..self.count].iter_mut().filter_map(Option::take)
     }
@@ -329,17 +329,17 @@ mod tests {
         waiters.cancel(4);
         waiters.make_due();
         waiters.cancel(2);
-        let mut told = WakeBatch::<8>::new();
-        waiters.pop_due(1, &mut told);
-        waiters.set_notified(&told);
-        assert_eq!(told.drain().count(), 1);
+        let mut batch = WakeBatch::<8>::new();
+        waiters.pop_due(1, &mut batch);
+        waiters.set_notified(&batch);
+        assert_eq!(batch.drain().count(), 1);
         assert!(flags[1].is_set());
         assert!(!flags[3].is_set());
         assert!(waiters.has_due());
-        let mut told = WakeBatch::<8>::new();
-        waiters.pop_due(9, &mut told);
-        waiters.set_notified(&told);
-        assert_eq!(told.drain().count(), 1);
+        let mut batch = WakeBatch::<8>::new();
+        waiters.pop_due(9, &mut batch);
+        waiters.set_notified(&batch);
+        assert_eq!(batch.drain().count(), 1);
         assert!(flags[3].is_set());
         assert!(!waiters.has_due() && !waiters.has_waiting());
     }
@@ -358,15 +358,15 @@ mod tests {
             }
             assert!(!waiters.cancel(victim).1);
             waiters.make_due();
-            let mut told = WakeBatch::<8>::new();
-            waiters.pop_due(usize::MAX, &mut told);
-            assert_eq!(told.drain().count(), 5);
+            let mut batch = WakeBatch::<8>::new();
+            waiters.pop_due(usize::MAX, &mut batch);
+            assert_eq!(batch.drain().count(), 5);
             assert!(!waiters.has_due());
         }
     }
 
     #[test]
-    fn nobody_registers_after_the_close() {
+    fn registering_after_the_close_is_refused() {
         let mut waiters = WaitList::new();
         waiters.close();
         assert!(waiters.register(0, &Arc::new(NotifiedFlag::new()), target()).is_err());

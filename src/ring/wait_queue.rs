@@ -1,19 +1,20 @@
-//! Who waits, and who wakes them.
+//! The waiting subscribers of one ring, and how they are woken.
 //!
-//! Every subscriber has at most one wait at a time, so the waiters are a table of one node per seat. A node is
+//! A subscriber has at most one wait at a time, so the [`WaitList`] has one node per seat. The states of a node:
 //!
-//! | state | meaning | left by |
+//! | state | meaning | ends when |
 //! |---|---|---|
-//! | idle | does not wait | its owner, which registers |
-//! | listed, waiting | waits for the next publication | a publication, which makes all of them due at once; its owner, which cancels |
-//! | listed, due | there is something for it, and it has not been told | whoever notifies it; its owner, which cancels |
-//! | notified | told, and has not run since | its owner, which runs, cancels or is dropped, and then hands on |
+//! | idle | does not wait | the subscriber registers |
+//! | listed, waiting | waits for the next publication | a publication makes all waiting nodes due at once; the subscriber cancels |
+//! | listed, due | an event was published, and the node has not been notified | a thread notifies it; the subscriber cancels |
+//! | notified | notified, and has not run since | the subscriber runs, cancels or is dropped, and then wakes the next ones |
 //!
-//! A publication makes the waiting due in constant time and notifies a few. Each of these, when it runs (or is dropped), notifies
-//! the next few, and so on: the work of waking is spread over the woken. Should they be stuck, the *ringer* thread notifies the
-//! rest (`super::wake_watchdog`).
+//! A publication makes the waiting nodes due in constant time and notifies a few. Each of these, when it runs (or is dropped),
+//! notifies the next few, and so on: the work of waking is spread over the woken subscribers. If they are stuck, the watchdog
+//! thread notifies the rest (`super::wake_watchdog`).
 //!
-//! The table is behind a lock that publishers only try. One that fails leaves a debt, which the holder pays after it has unlocked.
+//! The list is behind a lock that publishers only try. A thread that fails to take it defers its work to the holder, which does
+//! it after it has unlocked.
 
 use core::fmt;
 use core::task::Waker;
@@ -29,21 +30,21 @@ use crate::sync::{
     Arc, AtomicBool, AtomicU8, CASCADE_WIDTH, Mutex, MutexGuard, WAKE_ALL_WIDTH, WAKE_WIDTH, fault, named_fence, ord,
 };
 
-/// Somebody waits for the next publication.
+/// A subscriber waits for the next publication.
 const WAITING: u8 = 1;
-/// Somebody is due.
+/// A waiter is due.
 const DUE: u8 = 2;
 /// Overflow cells may have expired.
 const PURGE: u8 = 4;
-/// Publishers must fence before they look for waiters: never taken back.
+/// Publishers must fence before they look for waiters. Never cleared.
 const FENCE: u8 = 8;
 
-/// A publication found the table locked.
-const OWED_WAKE: u8 = 1;
-/// Somebody must hand on.
-const OWED_CASCADE: u8 = 2;
+/// Deferred by a publication: make the waiters due and wake the first.
+const DEFERRED_WAKE: u8 = 1;
+/// Deferred by a woken waiter: wake the next ones.
+const DEFERRED_CASCADE: u8 = 2;
 
-/// Whom to tell.
+/// What a notification wakes.
 pub(super) enum WakeTarget {
     Task(Waker),
     Thread(Thread),
@@ -58,7 +59,7 @@ impl WakeTarget {
     }
 }
 
-/// Tells the owner of a node, without the lock, that it has been notified.
+/// Shows a subscriber, without the lock, that its node has been notified.
 #[derive(Debug)]
 pub(super) struct NotifiedFlag(AtomicBool);
 
@@ -67,7 +68,7 @@ impl NotifiedFlag {
         Self(AtomicBool::new(false))
     }
 
-    /// Has the owner been notified since it registered?
+    /// Has the subscriber been notified since it registered?
     pub(super) fn is_set(&self) -> bool {
         // Acquire, pairs with `notified.set`: what made the subscriber due is visible to it.
         self.0.load(ord!("notified.see", Acquire))
@@ -84,20 +85,20 @@ impl NotifiedFlag {
     }
 }
 
-/// The bell of one ring.
+/// Lock, flags and deferred work around the [`WaitList`] of one ring.
 pub(crate) struct WaitQueue {
-    /// What a publisher looks at: a map of [`WAITING`] and [`DUE`], which change under the lock, and of [`PURGE`] and [`FENCE`].
+    /// What publishers read: a bit set of [`WAITING`] and [`DUE`], which change under the lock, and of [`PURGE`] and [`FENCE`].
     flags: CachePadded<AtomicU8>,
     waiters: Mutex<WaitList>,
-    /// Debts of those who found the table locked: a map of [`OWED_WAKE`] and [`OWED_CASCADE`].
-    owed: AtomicU8,
-    /// The ringer has something to look after here.
+    /// Work of threads that found the list locked: a bit set of [`DEFERRED_WAKE`] and [`DEFERRED_CASCADE`].
+    deferred: AtomicU8,
+    /// The watchdog has waiters to watch here.
     armed: AtomicBool,
     wake: Wake,
     wake_watchdog: bool,
 }
 
-/// How many to notify at once.
+/// How many waiters to notify at once.
 #[derive(Clone, Copy)]
 enum Width {
     /// One task, or a few threads.
@@ -111,22 +112,22 @@ impl WaitQueue {
         Self {
             flags: CachePadded::new(AtomicU8::new(if wake_watchdog { 0 } else { FENCE })),
             waiters: Mutex::new(WaitList::new()),
-            owed: AtomicU8::new(0),
+            deferred: AtomicU8::new(0),
             armed: AtomicBool::new(false),
             wake,
             wake_watchdog,
         }
     }
 
-    /// Is there anything that a publisher must see to after its publication?
+    /// Is a flag set that a publisher must act on after its publication?
     #[inline(always)]
-    pub(super) fn wants_attention(&self) -> bool {
+    pub(super) fn needs_attention(&self) -> bool {
         // Relaxed, pairs with `flags.add` through `park.look` and `claim`: the claim has acquired the flag of every
         // waiter that may rely on this load; the other waiters are seen after a fence.
         self.flags.load(ord!("flags.glance", Relaxed)) != 0
     }
 
-    /// Rings if somebody waits or is due.
+    /// Wakes waiters if one waits or is due.
     pub(super) fn wake_if_needed(&self) {
         // Relaxed, pairs with `flags.add` through `park.fence` or `park.look`: the caller has fenced, or has acquired
         // the flag with its claim.
@@ -149,17 +150,17 @@ impl WaitQueue {
             && self.flags.fetch_and(!PURGE, ord!("purge.take", Relaxed)) & PURGE != 0
     }
 
-    /// Something was published: makes everybody due and notifies the first.
+    /// An event was published: makes every waiting node due and notifies the first.
     #[cold]
     #[inline(never)]
     pub(super) fn wake_waiters(&self) {
-        if let Some(mut waiters) = self.try_lock_or_owe(OWED_WAKE) {
+        if let Some(mut waiters) = self.try_lock_or_defer(DEFERRED_WAKE) {
             waiters.make_due();
             self.notify(waiters, self.publish_width());
         }
     }
 
-    /// A notified waiter runs or goes: notifies the next.
+    /// A notified waiter runs or is dropped: notifies the next ones.
     #[inline]
     pub(super) fn cascade(&self) {
         // Relaxed, pairs with `flags.add` through `notified.set`: the thread that notified the caller stored the flags
@@ -172,12 +173,12 @@ impl WaitQueue {
 
     #[cold]
     fn cascade_now(&self) {
-        if let Some(waiters) = self.try_lock_or_owe(OWED_CASCADE) {
+        if let Some(waiters) = self.try_lock_or_defer(DEFERRED_CASCADE) {
             self.notify(waiters, Width::Few(CASCADE_WIDTH));
         }
     }
 
-    /// No publisher is left: notifies everybody, and lets nobody register any more.
+    /// No publisher is left: notifies every waiter and refuses later registrations.
     pub(super) fn close(&self) {
         let mut waiters = self.waiters.lock();
         waiters.close();
@@ -185,9 +186,10 @@ impl WaitQueue {
         self.notify(waiters, Width::All);
     }
 
-    /// Registers the owner of seat `number` to be told by `target`, or replaces its target. False when the channel is closed.
+    /// Registers the subscriber of seat `number` to be woken through `target`, or replaces its target. False when the channel is
+    /// closed.
     ///
-    /// The caller then looks once more whether there is something to receive, as `wait` explains.
+    /// The caller must then look once more for an event, as the `wait` module explains.
     pub(super) fn register(
         wait_queue: &Arc<Self>,
         number: usize,
@@ -206,21 +208,21 @@ impl WaitQueue {
         if wait_queue.wake_watchdog && matches!(wait_queue.wake, Wake::Cascade) && waiters.needs_watch() {
             waiters.set_watched(wake_watchdog::watch(wait_queue));
         }
-        // A notice that the owner has not seen must be handed on all the same.
+        // A notification that the subscriber has not seen still obliges it to wake the next ones.
         wait_queue.notify(waiters, Width::Few(if was_notified { CASCADE_WIDTH } else { 0 }));
         drop(replaced);
         true
     }
 
-    /// Is the owner of seat `number` listed to be told by this very waker?
-    pub(super) fn keeps(&self, number: usize, waker: &Waker) -> bool {
+    /// Is the subscriber of seat `number` listed with this very waker?
+    pub(super) fn is_registered_with(&self, number: usize, waker: &Waker) -> bool {
         let waiters = self.waiters.lock();
-        let keeps = waiters.keeps(number, waker);
+        let registered = waiters.is_registered_with(number, waker);
         self.notify(waiters, Width::Few(0));
-        keeps
+        registered
     }
 
-    /// The owner of seat `number` waits for a publication that may not look for it. False when there is no ringer to ask.
+    /// The subscriber of seat `number` waits for a publication that may not see it. False when there is no watchdog to ask.
     pub(super) fn ask_watchdog(wait_queue: &Arc<Self>, number: usize) -> bool {
         let mut waiters = wait_queue.waiters.lock();
         if wait_queue.wake_watchdog && !waiters.is_watched() {
@@ -235,7 +237,7 @@ impl WaitQueue {
         watched
     }
 
-    /// The owner of seat `number` waits no longer. Whoever it should have notified is notified.
+    /// The subscriber of seat `number` no longer waits. If it was notified, the next waiters are notified in its place.
     pub(super) fn cancel(&self, number: usize) {
         let mut waiters = self.waiters.lock();
         let (target, was_notified) = waiters.cancel(number);
@@ -244,7 +246,7 @@ impl WaitQueue {
         drop(target);
     }
 
-    /// The owner of seat `number` is gone for good, and does not wait.
+    /// The subscriber of seat `number` is gone and does not wait.
     pub(super) fn forget(&self, number: usize) {
         let mut waiters = self.waiters.lock();
         let forgotten = waiters.forget(number);
@@ -252,7 +254,8 @@ impl WaitQueue {
         drop(forgotten);
     }
 
-    /// The ringer's turn: notifies those who have been due since its last turn, and those it was asked to. True to come again.
+    /// One turn of the watchdog: notifies the waiters that have been due since its last turn, and those of
+    /// [`WaitQueue::ask_watchdog`]. Returns whether another turn is needed.
     pub(crate) fn watchdog_turn(&self) -> bool {
         // Relaxed, pairs with `arm`: arming after this is seen at the next turn; what it was armed for is behind the
         // lock.
@@ -275,7 +278,7 @@ impl WaitQueue {
         true
     }
 
-    /// Does the ringer have something to look after here?
+    /// Are there waiters to watch?
     pub(crate) fn is_armed(&self) -> bool {
         // Relaxed, pairs with `arm` by the watchdog's fences: the watchdog fences before it rests.
         self.armed.load(ord!("armed.see", Relaxed))
@@ -296,12 +299,12 @@ impl WaitQueue {
         }
     }
 
-    /// The table, or `None` after leaving a debt with whoever holds it.
-    fn try_lock_or_owe(&self, debt: u8) -> Option<MutexGuard<'_, WaitList>> {
+    /// Locks the list, or returns `None` after deferring `work` to the thread that holds the lock.
+    fn try_lock_or_defer(&self, work: u8) -> Option<MutexGuard<'_, WaitList>> {
         self.waiters.try_lock().or_else(|| {
             // Release, pairs with `deferred.take`: a waiter that is notified for the deferred work sees what the work
             // is for.
-            self.owed.fetch_or(debt, ord!("deferred.add", Release));
+            self.deferred.fetch_or(work, ord!("deferred.add", Release));
             // SeqCst fence, pairs with `deferred.fence`: this thread finds the list unlocked, or the holder of the lock
             // finds the deferred work.
             named_fence!("defer.fence");
@@ -309,14 +312,14 @@ impl WaitQueue {
         })
     }
 
-    /// Ends a hold of the table: notifies as many of the due as `width` says, and pays the debts that arose meanwhile.
+    /// Unlocks the list: notifies as many due waiters as `width` says, and does the work that was deferred meanwhile.
     ///
-    /// Foreign code (wakers) runs only while the table is unlocked; if it panics, the next waiter is notified in its place.
+    /// Foreign code (wakers) runs only while the list is unlocked; if a waker panics, the next waiter is notified in its place.
     fn notify<'a>(&'a self, mut waiters: MutexGuard<'a, WaitList>, mut width: Width) {
         loop {
             match width {
-                Width::All => self.tell::<WAKE_ALL_WIDTH>(waiters, width),
-                Width::First | Width::Few(_) => self.tell::<CASCADE_WIDTH>(waiters, width),
+                Width::All => self.notify_batch::<WAKE_ALL_WIDTH>(waiters, width),
+                Width::First | Width::Few(_) => self.notify_batch::<CASCADE_WIDTH>(waiters, width),
             }
             // SeqCst fence, pairs with `defer.fence`: this thread finds the deferred work, or the thread that deferred
             // it finds the list unlocked.
@@ -324,7 +327,7 @@ impl WaitQueue {
             // Relaxed, pairs with `deferred.add` through `deferred.fence`: the fence makes the answer count.
             // Fault, breaks the rule that the holder of the lock does the work that was deferred to it: deferred work
             // that nobody does is a lost wake-up.
-            if self.owed.load(ord!("deferred.see", Relaxed)) == 0 || fault!("deferred.ignored") {
+            if self.deferred.load(ord!("deferred.see", Relaxed)) == 0 || fault!("deferred.ignored") {
                 return;
             }
             let Some(again) = self.waiters.try_lock() else {
@@ -333,8 +336,8 @@ impl WaitQueue {
             waiters = again;
             // Acquire, pairs with `deferred.add`: a waiter that is notified for the deferred work sees what the work is
             // for.
-            let debts = self.owed.swap(0, ord!("deferred.take", Acquire));
-            if debts & OWED_WAKE != 0 {
+            let work = self.deferred.swap(0, ord!("deferred.take", Acquire));
+            if work & DEFERRED_WAKE != 0 {
                 waiters.make_due();
             }
             width = match width {
@@ -345,35 +348,35 @@ impl WaitQueue {
         }
     }
 
-    /// Notifies up to `MOST` of the due, and unlocks in between.
-    fn tell<const MOST: usize>(&self, mut waiters: MutexGuard<'_, WaitList>, width: Width) {
-        let mut told = WakeBatch::<MOST>::new();
+    /// Takes up to `MOST` due waiters, unlocks the list and notifies them.
+    fn notify_batch<const MOST: usize>(&self, mut waiters: MutexGuard<'_, WaitList>, width: Width) {
+        let mut batch = WakeBatch::<MOST>::new();
         match width {
-            Width::First => waiters.pop_first(WAKE_WIDTH, &mut told),
-            Width::Few(few) => waiters.pop_due(few, &mut told),
-            Width::All => waiters.pop_due(usize::MAX, &mut told),
+            Width::First => waiters.pop_first(WAKE_WIDTH, &mut batch),
+            Width::Few(few) => waiters.pop_due(few, &mut batch),
+            Width::All => waiters.pop_due(usize::MAX, &mut batch),
         }
         let leftover = waiters.has_due();
         self.set_flags(waiters.has_waiting(), leftover);
-        waiters.set_notified(&told);
+        waiters.set_notified(&batch);
         drop(waiters);
         if leftover {
             if matches!(width, Width::All) {
-                self.owe_cascade();
+                self.defer_cascade();
             } else if self.wake_watchdog {
                 self.arm();
             }
         }
-        for target in told.drain() {
+        for target in batch.drain() {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target.wake())) {
                 // Dropping the payload could panic again; a leak is the lesser evil.
                 core::mem::forget(panic);
-                self.owe_cascade();
+                self.defer_cascade();
             }
         }
     }
 
-    /// Shows publishers and the notified how the table stands. Under the lock.
+    /// Shows the state of the list to publishers and to notified waiters. Called under the lock.
     fn set_flags(&self, waiting: bool, due: bool) {
         let set = if waiting { WAITING } else { 0 } | if due { DUE } else { 0 };
         // Relaxed, pairs with `flags.add` by the list's lock: both bits change only under the lock.
@@ -390,10 +393,10 @@ impl WaitQueue {
         }
     }
 
-    fn owe_cascade(&self) {
+    fn defer_cascade(&self) {
         // Relaxed, pairs with `deferred.see`, in the same thread or by the lock: done by this thread, or by the thread
         // that holds the lock when this one tries it.
-        self.owed.fetch_or(OWED_CASCADE, ord!("deferred.own", Relaxed));
+        self.deferred.fetch_or(DEFERRED_CASCADE, ord!("deferred.own", Relaxed));
     }
 }
 

@@ -1,8 +1,8 @@
-//! The backstop thread of hand-on waking: one for the process, started when a ring first needs it.
+//! The thread that wakes due waiters whose predecessors are stuck: one per process, started when a ring first needs it.
 //!
-//! It looks after *armed* bells only, once in [`TURN`], and rests without a time limit when none is armed: an idle process pays
-//! nothing for it. Whoever is due for two turns is notified by it, so at most about two turns and the scheduler's delay after a
-//! publication.
+//! It checks only *armed* wait queues, once every [`TURN`], and parks without a time limit when none is armed, so an idle process
+//! pays nothing for it. It notifies a waiter that has been due for two turns, hence at most about two turns plus the scheduler's
+//! delay after a publication.
 
 use std::sync::OnceLock;
 use std::thread::Thread;
@@ -11,10 +11,10 @@ use std::time::Duration;
 use crate::ring::WaitQueue;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak, downgrade, fence};
 
-/// The time between two looks.
+/// The time between two turns.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Looks without anything to do before the thread rests.
+/// Turns without work before the thread rests.
 const IDLE_TURNS: u32 = 20;
 
 struct Watchdog {
@@ -26,7 +26,7 @@ struct Watchdog {
 
 static WATCHDOG: OnceLock<Option<&'static Watchdog>> = OnceLock::new();
 
-/// Has the ringer look after `bell` from now on, as long as it exists. False when no thread could be started.
+/// Watches `wait_queue` from now on, for as long as it exists. False when the thread could not be started.
 pub(crate) fn watch(wait_queue: &Arc<WaitQueue>) -> bool {
     let Some(watchdog) = *WATCHDOG.get_or_init(start) else {
         return false;
@@ -37,12 +37,12 @@ pub(crate) fn watch(wait_queue: &Arc<WaitQueue>) -> bool {
     true
 }
 
-/// A bell was armed: ends the ringer's rest.
+/// A wait queue was armed: ends the watchdog's rest.
 pub(crate) fn kick() {
     if let Some(Some(watchdog)) = WATCHDOG.get() {
-        // SeqCst: pairs with the fence in `rest`: this thread sees the rest, or the ringer sees the armed bell.
+        // SeqCst: pairs with the fence in `rest`: this thread sees the rest, or the watchdog sees the armed wait queue.
         fence(Ordering::SeqCst);
-        // Relaxed: the fence is what makes the answer count.
+        // Relaxed: the fence makes the answer count.
         if watchdog.resting.load(Ordering::Relaxed)
             && let Some(thread) = watchdog.thread.get()
         {
@@ -110,7 +110,7 @@ impl Watchdog {
             std::thread::park();
         }
         armed.clear();
-        // Relaxed: a kick that still sees the rest unparks once too often.
+        // Relaxed: a kick that still sees the rest unparks the thread once more than needed.
         self.resting.store(false, Ordering::Relaxed);
     }
 }

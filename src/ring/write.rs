@@ -8,14 +8,14 @@ use super::shared::{RingShared, Slot};
 use super::stamp::Stamp;
 use crate::sync::{fault, named_fence, ord, raise};
 
-/// A value that had to make room; the publisher drops it when it has finished with the ring.
+/// A value that was overwritten; the publisher drops it when it has finished with the ring.
 pub(super) type Displaced<T> = Option<T>;
 
 /// A sequence could not use its slot.
 pub(super) struct Diverted;
 
 impl<T> RingShared<T> {
-    /// Claims the next sequence. Whether there is one left is seen by [`RingShared::place`].
+    /// Claims the next sequence. [`RingShared::write`] checks whether there was one left.
     #[inline(always)]
     pub(super) fn claim(&self) -> u64 {
         // Acquire, pairs with `park.look`: a claim that follows a waiter's read of the tail sees that waiter's flag,
@@ -23,11 +23,11 @@ impl<T> RingShared<T> {
         self.tail.fetch_add(1, ord!("claim", Acquire))
     }
 
-    /// Claims the next sequence, for a publication that runs foreign code once it has it.
+    /// Claims the next sequence, for a publication that runs foreign code after the claim.
     ///
     /// # Panics
     ///
-    /// When none is left.
+    /// If none is left.
     #[inline(always)]
     pub(super) fn claim_checked(&self) -> u64 {
         let seq = self.claim();
@@ -41,7 +41,7 @@ impl<T> RingShared<T> {
     ///
     /// # Panics
     ///
-    /// When fewer are left. Nothing is claimed then.
+    /// If fewer are left. Nothing is claimed then.
     pub(super) fn claim_many(&self, count: u64) -> u64 {
         if count == 0 {
             return self.tail();
@@ -71,56 +71,56 @@ impl<T> RingShared<T> {
     ///
     /// # Panics
     ///
-    /// When `seq` is beyond the last sequence. Nothing is published then, and subscribers are not held up.
+    /// If `seq` is beyond the last sequence. Nothing is published then, and subscribers are not blocked.
     #[inline(always)]
-    pub(super) fn place(&self, seq: u64, value: T) -> Displaced<T> {
+    pub(super) fn write(&self, seq: u64, value: T) -> Displaced<T> {
         let slot = self.slot(seq);
         match self.own(slot, seq) {
             Some(before) => self.fill(slot, before, seq, value),
-            None => self.place_rarely(slot, seq, value),
+            None => self.write_slow(slot, seq, value),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn place_rarely(&self, slot: &Slot<T>, seq: u64, value: T) -> Displaced<T> {
+    fn write_slow(&self, slot: &Slot<T>, seq: u64, value: T) -> Displaced<T> {
         if seq > MAX_SEQ {
             exhausted();
         }
-        match self.own_rarely(slot, seq) {
+        match self.own_slow(slot, seq) {
             Some(before) => self.fill(slot, before, seq, value),
             None => self.divert(seq, Some(value)),
         }
     }
 
-    /// Publishes the items as the sequences from `claimed.start` on, which are claimed and move on with each.
+    /// Publishes the items as the claimed sequences, and advances `claimed.start` past each.
     ///
     /// Ends with the items or with the claimed sequences, whichever are fewer.
     #[inline(always)]
-    pub(super) fn place_all(
+    pub(super) fn write_all(
         &self,
         claimed: &mut Range<u64>,
         mut items: impl Iterator<Item = T>,
-        drops: &panic_guard::PanicGuard,
+        panics: &panic_guard::PanicGuard,
     ) {
-        let displaced = |value| drops.drop_caught(value);
+        let displaced = |value| panics.drop_caught(value);
         while !claimed.is_empty() {
-            self.tidy_caught(drops);
-            // Slots that are open without a further look; the turn of each is still to be seen.
+            self.purge_if_asked(panics);
+            // Slots that are open without further checks, but for the turn of each.
             let open = self.open_slots(claimed);
             if open.is_empty() {
                 let Some(item) = items.next() else { return };
                 let seq = claimed.start;
                 claimed.start += 1;
-                self.place(seq, item).map(displaced);
+                self.write(seq, item).map(displaced);
             }
             for slot in open {
                 let seq = claimed.start;
-                // Before the item is made, so that it need not be kept anywhere else first.
+                // Checked before the item is made, so that the item goes straight into its slot.
                 let Some(before) = self.in_turn(slot, seq) else {
                     let Some(item) = items.next() else { return };
                     claimed.start += 1;
-                    self.place_rarely(slot, seq, item).map(displaced);
+                    self.write_slow(slot, seq, item).map(displaced);
                     continue;
                 };
                 let Some(item) = items.next() else { return };
@@ -130,7 +130,7 @@ impl<T> RingShared<T> {
         }
     }
 
-    /// Writes `value` into its slot, which the caller owns, and which was stamped with `before`.
+    /// Writes `value` into its slot, which the caller owns and which is stamped with `before`.
     #[inline(always)]
     fn fill(&self, slot: &Slot<T>, before: Stamp, seq: u64, value: T) -> Displaced<T> {
         let displaced = slot.value.with_mut(|storage| {
@@ -153,20 +153,20 @@ impl<T> RingShared<T> {
     }
 
     /// Publishes that `seq`, which the caller has claimed, carries no event.
-    pub(super) fn place_void(&self, seq: u64) -> Displaced<T> {
+    pub(super) fn write_void(&self, seq: u64) -> Displaced<T> {
         self.count_void(1);
         // Fault, breaks the rule that a void is published like a value: subscribers would stop at the void for ever.
         if fault!("void.unmarked") {
             return None;
         }
-        self.place_nothing(seq).unwrap_or(None)
+        self.write_counted_void(seq).unwrap_or(None)
     }
 
-    /// As [`RingShared::place_void`], but the caller has counted the void. `Err` when the slot is left as it is.
+    /// As [`RingShared::write_void`], for a void that the caller has counted. `Err` when the slot is left as it is.
     #[inline(always)]
-    pub(super) fn place_nothing(&self, seq: u64) -> Result<Displaced<T>, Diverted> {
+    pub(super) fn write_counted_void(&self, seq: u64) -> Result<Displaced<T>, Diverted> {
         let slot = self.slot(seq);
-        let Some(before) = self.own(slot, seq).or_else(|| self.own_rarely(slot, seq)) else {
+        let Some(before) = self.own(slot, seq).or_else(|| self.own_slow(slot, seq)) else {
             self.divert(seq, None);
             return Err(Diverted);
         };
@@ -182,9 +182,9 @@ impl<T> RingShared<T> {
         Ok(displaced)
     }
 
-    /// Publishes `seq` in an overflow cell; or gives the value back, if `seq` has expired already, or if there are too many cells.
+    /// Publishes `seq` in an overflow cell. Returns the value if `seq` has already expired or if there are too many cells.
     ///
-    /// There are too many only when expired ones could not be freed for long, because the thread that holds their table is
+    /// There are too many only if expired cells could not be freed for long, because the thread that holds their table is
     /// suspended. Then `seq` is lost at once: publishers do not wait, and memory is bounded.
     #[cold]
     fn divert(&self, seq: u64, value: Option<T>) -> Displaced<T> {
@@ -195,7 +195,7 @@ impl<T> RingShared<T> {
         if seq >= self.limits.frontier.load(ord!("divert.frontier", Relaxed)) {
             // Relaxed, pairs with `purge.count`: a hint to clearings and to the limit on cells.
             let cells = self.limits.live_cells.fetch_add(1, ord!("divert.count", Relaxed));
-            if (cells as u64) < self.most_cells() {
+            if (cells as u64) < self.max_cells() {
                 self.overflow.push(seq, value);
                 return None;
             }
@@ -207,16 +207,17 @@ impl<T> RingShared<T> {
         value
     }
 
-    /// The most overflow cells: all that are retained, those that expire before the next purge, and what subscribers announce.
-    fn most_cells(&self) -> u64 {
+    /// The limit on overflow cells: all that are retained, those that expire before the next purge, and what subscribers announce.
+    fn max_cells(&self) -> u64 {
         2 * self.geometry.slots() + (self.subscriber_count() as u64 + 1) * self.geometry.announced_by_batch()
     }
 
-    /// Ends a publication that ran no foreign code after its claim: rings if somebody waits, and drops what made room.
+    /// Ends a publication that ran no foreign code after its claim: wakes waiters and drops the displaced value.
     #[inline(always)]
     pub(super) fn finish(&self, displaced: Displaced<T>) {
-        if self.wait_queue.wants_attention() {
-            self.finish_attentively(displaced);
+        // No fence: the claim has acquired the flag of every waiter that may rely on this read (`flags.glance`).
+        if self.wait_queue.needs_attention() {
+            self.finish_slow(displaced);
         } else {
             drop(displaced);
         }
@@ -224,8 +225,8 @@ impl<T> RingShared<T> {
 
     #[cold]
     #[inline(never)]
-    fn finish_attentively(&self, displaced: Displaced<T>) {
-        let _tidy = PurgeLast(self);
+    fn finish_slow(&self, displaced: Displaced<T>) {
+        let _purge_last = PurgeLast(self);
         if self.always_fence {
             // SeqCst fence, pairs with `park.fence`: this publisher sees the waiter's flag, or the waiter sees the
             // event when it looks again.
@@ -235,20 +236,20 @@ impl<T> RingShared<T> {
         drop(displaced);
     }
 
-    /// Frees expired overflow cells if that is due, in the midst of several publications.
+    /// Frees expired overflow cells if requested, between the publications of a batch.
     #[inline]
-    pub(super) fn tidy_caught(&self, drops: &panic_guard::PanicGuard) {
+    pub(super) fn purge_if_asked(&self, panics: &panic_guard::PanicGuard) {
         if self.wait_queue.take_purge_request() {
-            drops.run(|| self.purge());
+            panics.run(|| self.purge());
         }
     }
 
-    /// Rings for a publication whose value was built after the claim (`claim`), which took who knows how long.
+    /// Wakes waiters after a publication whose value was built after its claim, which may have taken any time.
     #[inline]
     pub(super) fn wake_built(&self) {
-        // With no subscriber there is nobody to ring for. One that this look misses and that waits for the event has looked at the
-        // tail after the claim, which would have acquired its counts otherwise: it finds the event claimed, and somebody comes
-        // back for it (see `wait`). A ring without backstop has nobody to do so.
+        // With no subscriber there is none to wake. A subscriber that this read misses and that waits for the event has read the
+        // tail after the claim (otherwise `claim` would have acquired its count): it finds the event claimed, and the watchdog
+        // wakes it (see `wait`). A ring without a watchdog must fence.
         // Fault, breaks the rule that a ring without a watchdog always fences: a subscriber that came while the event
         // was built would sleep through it.
         let must_fence = self.always_fence && !fault!("built.watchdog_assumed");
@@ -257,7 +258,7 @@ impl<T> RingShared<T> {
         }
     }
 
-    /// Rings for a publication during which foreign code ran, for who knows how long.
+    /// Wakes waiters after a publication during which foreign code ran, which may have taken any time.
     pub(super) fn wake_fenced(&self) {
         // SeqCst fence, pairs with `park.fence`: this publisher sees the waiter's flag, or the waiter sees the event
         // when it looks again.
@@ -266,7 +267,7 @@ impl<T> RingShared<T> {
     }
 }
 
-/// Frees expired overflow cells when dropped: last of all, and without a second panic if the drop of a displaced value panicked.
+/// Frees expired overflow cells when dropped: last, and without a second panic if the drop of a displaced value panicked.
 pub(super) struct PurgeLast<'a, T>(pub(super) &'a RingShared<T>);
 
 impl<T> Drop for PurgeLast<'_, T> {
