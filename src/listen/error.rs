@@ -31,7 +31,7 @@ pub enum ListenError {
     /// The payload is invalid.
     #[error(transparent)]
     InvalidPayload(#[from] InvalidPayload),
-    /// The connection options or settings are invalid. No attempt to connect was made.
+    /// The connection options or settings cannot be used, or lead to a server other than PostgreSQL.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The listener was started outside a tokio runtime.

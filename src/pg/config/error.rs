@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// The error for invalid connection options or settings. No attempt to connect was made.
+/// The error for connection options or settings that cannot be used, or that lead to a server other than PostgreSQL.
 ///
 /// ```
 /// use doorbell::listen::ListenConfig;
@@ -11,7 +11,7 @@ use thiserror::Error;
 /// assert!(error.to_string().contains("sslmode"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("invalid connection options: {0}")]
+#[error("configuration error: {0}")]
 pub struct ConfigError(pub(super) String);
 
 impl ConfigError {
