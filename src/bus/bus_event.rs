@@ -1,11 +1,12 @@
-//! What a subscription yields.
+//! The items of a subscription.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::FleetEvent;
 
-/// What a [`BusSubscription`](super::BusSubscription) yields. Most are events; the others say what would otherwise be silent.
+/// An item of a [`BusSubscription`](super::BusSubscription). Most items are events; the others report what the subscription cannot
+/// deliver.
 ///
 /// ```
 /// use doorbell::bus::{BusEvent, FleetEvent};
@@ -19,27 +20,27 @@ use super::FleetEvent;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BusEvent<E = FleetEvent> {
-    /// The next event of its stream. All subscriptions of a process share it.
+    /// The next event of its stream. All subscriptions of a process share the allocation.
     Event(Arc<E>),
-    /// The subscriber was too slow, and its policy is [`OnSlow::Report`](super::OnSlow::Report): this many events are passed
-    /// over. They are in the store.
+    /// The subscriber was too slow, and its policy is [`OnSlow::Report`](super::OnSlow::Report). Contains the number of events that
+    /// were skipped. They are still in the store.
     Lagged(u64),
-    /// Events that the subscription has not delivered are gone from the store.
+    /// Retention has removed events that were not delivered yet.
     Gap(Gap),
-    /// The store's history is another than the one that was delivered.
+    /// The store has lost events that were delivered.
     Rewound(Rewound),
-    /// An event that this build cannot decode. It has its place in the stream, and stays in the store.
+    /// An event that this build cannot decode, in its place in the stream. It stays in the store.
     Undecodable {
-        /// The stream.
+        /// The key of the stream.
         stream_key: Arc<str>,
         /// The event's number.
         seq: u64,
-        /// What the decoder says.
+        /// The decoder's error message.
         reason: Arc<str>,
     },
 }
 
-/// Events that retention removed before they were delivered. The subscription goes on behind them.
+/// Events that retention removed before they were delivered. The subscription continues after them.
 ///
 /// ```
 /// let gap = doorbell::bus::Gap { stream_key: "agent-1".into(), seqs: 4..=9 };
@@ -47,14 +48,14 @@ pub enum BusEvent<E = FleetEvent> {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gap {
-    /// The stream.
+    /// The key of the stream.
     pub stream_key: Arc<str>,
-    /// The numbers of the events.
+    /// The numbers of the removed events.
     pub seqs: RangeInclusive<u64>,
 }
 
 impl Gap {
-    /// How many events are gone.
+    /// The number of removed events.
     ///
     /// ```
     /// assert_eq!(doorbell::bus::Gap { stream_key: "agent-1".into(), seqs: 4..=4 }.count(), 1);
@@ -65,8 +66,8 @@ impl Gap {
     }
 }
 
-/// The store has lost events that were delivered: a failover to a standby that had not received them, a restored backup. Other
-/// events may carry their numbers now.
+/// The store has lost events that were delivered, by a failover to a standby that had not received them or by a restored backup. Other
+/// events may have their numbers now.
 ///
 /// ```
 /// let rewound = doorbell::bus::Rewound { stream_key: "agent-1".into(), delivered: 9, resume_after: 7, exact: true };
@@ -74,13 +75,13 @@ impl Gap {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rewound {
-    /// The stream.
+    /// The key of the stream.
     pub stream_key: Arc<str>,
     /// The number up to which the old history was delivered.
     pub delivered: u64,
-    /// The subscription goes on after this number, with the events that the store holds now.
+    /// The number after which the subscription continues, with the events that the store holds now.
     pub resume_after: u64,
-    /// Whether the two histories are the same up to `resume_after`. If not they part earlier, nobody knows where: read
-    /// the stream anew from a point that you trust.
+    /// Whether both histories are known to be the same up to `resume_after`. If false, they may differ at earlier numbers too: read the
+    /// stream again from a number that you trust.
     pub exact: bool,
 }

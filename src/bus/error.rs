@@ -1,10 +1,10 @@
-//! Why the bus did not do it.
+//! Errors of the bus.
 
 use thiserror::Error;
 
 use crate::store::{InvalidStreamKey, StoreError};
 
-/// Why the bus did not do what it was asked to.
+/// An error of the bus.
 ///
 /// ```
 /// use doorbell::bus::{BusError, EventBus, LocalBus};
@@ -17,32 +17,31 @@ use crate::store::{InvalidStreamKey, StoreError};
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum BusError {
-    /// The bus is shut down, and takes and delivers nothing any more. What is in the store stays there.
+    /// The bus is shut down. The events in the store are not affected.
     #[error("the bus is shut down")]
     Closed,
-    /// The text cannot name a stream.
+    /// The key cannot name a stream.
     #[error(transparent)]
     InvalidStreamKey(#[from] InvalidStreamKey),
-    /// The store did not do it.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A setting is outside its bounds.
-    #[error("{setting} is {value}, and has to be {bounds}")]
+    /// A setting is out of range.
+    #[error("invalid {setting}: {value}; must be {bounds}")]
     InvalidSetting {
-        /// The setting.
+        /// The name of the setting.
         setting: &'static str,
-        /// What was asked for.
+        /// The value.
         value: String,
-        /// What is possible.
+        /// The allowed values.
         bounds: &'static str,
     },
-    /// The connection that listens for doorbells does not stand, or its LISTEN failed. The bus goes on trying, and delivers by
-    /// polling meanwhile.
+    /// The listening connection cannot be made, or its LISTEN failed. The bus keeps retrying, and polls the store in the meantime.
     #[cfg(feature = "postgres")]
-    #[error("the bus does not hear doorbells: {0}")]
+    #[error("the bus receives no notifications: {0}")]
     Listen(#[from] crate::listen::ListenError),
-    /// The call needs a tokio runtime, and there is none.
+    /// The bus has no tokio runtime: it must first be called from inside one.
     #[cfg(feature = "postgres")]
-    #[error("the bus needs a tokio runtime: call it from inside one")]
+    #[error("the bus has no tokio runtime: call it from inside one")]
     NoRuntime,
 }

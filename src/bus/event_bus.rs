@@ -1,9 +1,11 @@
-//! What every bus can do.
+//! The interface of every bus.
 
 use super::{BusSubscription, FleetEvent, StreamEvent};
 
-/// A bus for events that are held in a store. Object-safe: a service takes an `Arc<dyn EventBus>`, a [`LocalBus`](super::LocalBus)
-/// in its tests and a `DistributedBus` in a cluster.
+/// A bus for events that are kept in a store.
+///
+/// The trait is dyn-compatible: a service that takes an `Arc<dyn EventBus>` can run on a [`LocalBus`](super::LocalBus) in its tests and
+/// on a `DistributedBus` in a cluster.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -20,18 +22,21 @@ use super::{BusSubscription, FleetEvent, StreamEvent};
 /// # assert_eq!(futures::executor::block_on(first_word(Arc::new(LocalBus::new()))), "agent-1");
 /// ```
 pub trait EventBus<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
-    /// Rings for an event that the store holds already. Never waits, neither for the network nor for a subscriber, and tells
-    /// nobody whether anybody heard: what counts is the store, and who listens finds there what it was not told.
+    /// Notifies subscribers of an event that is already in the store.
     ///
-    /// Each bus says what it does with an event that is *not* in its store.
+    /// Best effort, and never blocks: a lost notification only delays delivery until the next sweep. Each bus documents what it does
+    /// with an event that is *not* in its store.
     fn publish(&self, event: E);
 
-    /// The events of one stream, from when the subscription is [ready](BusSubscription::ready) on. Whoever reads the history, too,
-    /// subscribes first, and drops by number what it gets twice; or uses the bus's `subscribe_from`, which does that.
+    /// Subscribes to one stream. The subscription delivers every event that is committed after it is
+    /// [ready](BusSubscription::ready).
     ///
-    /// A key that cannot name a stream makes a subscription that is never ready, and ends at once.
+    /// To read the history as well, use the bus's `subscribe_from`. Or subscribe first, then read the store, and drop the events that
+    /// come twice by their number.
+    ///
+    /// With a key that cannot name a stream, the subscription ends at once, and [`ready`](BusSubscription::ready) returns an error.
     fn subscribe(&self, stream_key: &str) -> BusSubscription<E>;
 
-    /// The events of all streams, also of those that do not exist yet. Each stream is in order, the streams among each other in none.
+    /// Subscribes to all streams, including those that do not exist yet. Each stream is in order; there is no order between streams.
     fn subscribe_all(&self) -> BusSubscription<E>;
 }

@@ -1,8 +1,8 @@
-//! History, read from the store for subscriptions that are behind: once for all that need the same part.
+//! History that is read from the store for subscriptions that are behind. Subscriptions that need the same part share one read.
 //!
-//! A stream's history is cut into pages at fixed numbers, so that subscriptions at different places ask for the same one. Who comes
-//! while a page is read waits for that read; who comes soon after finds the page in memory. Not for long: retention may have removed
-//! its events from the store, and then subscriptions are to be told so.
+//! A stream's history is divided into pages at fixed numbers, so subscriptions at different places ask for the same page. Concurrent
+//! requests for a page share one read. The page is then cached for `keep_for` only, because retention may remove its events from the
+//! store, and subscriptions that come later must be told so.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use futures_util::future::{Shared, WeakShared};
 use parking_lot::Mutex;
 
 use super::hub::StreamRef;
-use crate::store::Page;
+use crate::store::{Page, Record};
 
 /// Events of a page.
-pub(crate) const PAGE_EVENTS: u64 = 256;
+const PAGE_EVENTS: u64 = 256;
 
-/// HistoryCache that are kept for who comes next.
+/// Pages that are cached.
 const MAX_CACHED_PAGES: usize = 64;
 
-/// Reads a stream: the records after a number, at most so many. Tries again until it succeeds, `None` if the bus ends before.
+/// Reads at most `limit` records of a stream, after a number. Retries until the read succeeds. `None` if the bus is shut down before.
 pub(crate) trait HistorySource<E>: Send + Sync + 'static {
     fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<E>>>;
 }
 
-/// Records of one page, as many as there were.
+/// The records of one page that existed when it was read.
 pub(crate) struct HistoryPage<E> {
     pub(crate) records: Vec<HistoryRecord<E>>,
     pub(crate) low_water: u64,
 }
 
-/// A record of the history.
+/// A record of the history: the event, or why it cannot be decoded.
 pub(crate) struct HistoryRecord<E> {
     pub(crate) seq: u64,
     pub(crate) event: Result<Arc<E>, Arc<str>>,
@@ -41,17 +41,17 @@ pub(crate) struct HistoryRecord<E> {
 
 impl<E> HistoryPage<E> {
     fn from_page(page: Page<E>) -> Self {
-        let past = |record: crate::store::Record<E>| HistoryRecord {
+        let record = |record: Record<E>| HistoryRecord {
             seq: record.seq,
             event: record.event.map(Arc::new).map_err(|error| error.reason.into()),
         };
         Self {
             low_water: page.low_water,
-            records: page.records.into_iter().map(past).collect(),
+            records: page.records.into_iter().map(record).collect(),
         }
     }
 
-    /// Whether it can tell what comes after `seq`.
+    /// Whether the page shows what comes after `seq`.
     fn reaches_beyond(&self, seq: u64) -> bool {
         self.low_water > seq || self.records.last().is_some_and(|last| last.seq > seq)
     }
@@ -59,7 +59,7 @@ impl<E> HistoryPage<E> {
 
 type Read<E> = BoxFuture<'static, Option<Arc<HistoryPage<E>>>>;
 
-/// Completes with the page; `None` when the bus ends before.
+/// Completes with the page, or with `None` if the bus is shut down before.
 pub(crate) type PageFetch<E> = Shared<Read<E>>;
 
 /// A stream's version and a page number.
@@ -67,91 +67,92 @@ type PageId = (u64, u64);
 
 pub(crate) struct HistoryCache<E> {
     source: Arc<dyn HistorySource<E>>,
-    /// How long a page is kept for who comes next.
     keep_for: Duration,
-    kept: Mutex<Cached<E>>,
+    cached: Mutex<Cached<E>>,
 }
 
-/// A page in memory, and when it was read.
+/// A cached page, and when it was read.
 struct CachedPage<E> {
-    history: Arc<HistoryPage<E>>,
+    page: Arc<HistoryPage<E>>,
     read_at: Instant,
 }
 
 struct Cached<E> {
-    reading: HashMap<PageId, WeakShared<Read<E>>>,
+    reads: HashMap<PageId, WeakShared<Read<E>>>,
     pages: HashMap<PageId, CachedPage<E>>,
-    /// The oldest first.
+    /// The pages, the oldest first.
     order: VecDeque<PageId>,
 }
 
 impl<E: Send + Sync + 'static> HistoryCache<E> {
+    /// A cache that keeps pages for `keep_for`. With zero, only concurrent requests share a read.
     pub(crate) fn new(source: Arc<dyn HistorySource<E>>, keep_for: Duration) -> Arc<Self> {
         Arc::new(Self {
             source,
             keep_for,
-            kept: Mutex::new(Cached {
-                reading: HashMap::new(),
+            cached: Mutex::new(Cached {
+                reads: HashMap::new(),
                 pages: HashMap::new(),
                 order: VecDeque::new(),
             }),
         })
     }
 
-    /// The page with what comes after `seq`. May turn out to hold nothing after it: then the store held nothing.
-    pub(crate) fn after(self: &Arc<Self>, stream: &StreamRef, seq: u64) -> PageFetch<E> {
+    /// The page that holds number `seq + 1`. If it has no record after `seq`, the store had none.
+    pub(crate) fn page_after(self: &Arc<Self>, stream: &StreamRef, seq: u64) -> PageFetch<E> {
         let number = seq / PAGE_EVENTS;
-        let place = (stream.version, number);
-        let mut kept = self.kept.lock();
-        if let Some(page) = kept.pages.get(&place)
-            && page.read_at.elapsed() < self.keep_for
-            && page.history.reaches_beyond(seq)
+        let id = (stream.version, number);
+        let mut cached = self.cached.lock();
+        if let Some(entry) = cached.pages.get(&id)
+            && entry.read_at.elapsed() < self.keep_for
+            && entry.page.reaches_beyond(seq)
         {
-            let history = Arc::clone(&page.history);
-            return futures_util::future::ready(Some(history)).boxed().shared();
+            let page = Arc::clone(&entry.page);
+            return futures_util::future::ready(Some(page)).boxed().shared();
         }
-        if let Some(reading) = kept.reading.get(&place).and_then(WeakShared::upgrade)
-            && reading.peek().is_none()
+        if let Some(read) = cached.reads.get(&id).and_then(WeakShared::upgrade)
+            && read.peek().is_none()
         {
-            return reading;
+            return read;
         }
         let this = Arc::clone(self);
         let read = self.source.read(
             Arc::clone(&stream.key),
             number * PAGE_EVENTS,
-            usize::try_from(PAGE_EVENTS).expect("a small number"),
+            usize::try_from(PAGE_EVENTS).expect("a page fits into memory"),
         );
         let read = async move {
-            let history = Arc::new(HistoryPage::from_page(read.await?));
-            this.keep(place, &history);
-            Some(history)
+            let page = Arc::new(HistoryPage::from_page(read.await?));
+            this.insert(id, &page);
+            Some(page)
         };
         let fetch = read.boxed().shared();
-        kept.reading.insert(place, fetch.downgrade().expect("not polled yet"));
+        cached.reads.insert(id, fetch.downgrade().expect("not polled yet"));
         fetch
     }
 
-    fn keep(&self, place: PageId, history: &Arc<HistoryPage<E>>) {
-        let mut kept = self.kept.lock();
-        let kept = &mut *kept;
-        kept.reading
-            .retain(|_, reading| reading.upgrade().is_some_and(|reading| reading.peek().is_none()));
+    fn insert(&self, id: PageId, page: &Arc<HistoryPage<E>>) {
+        let mut cached = self.cached.lock();
+        let cached = &mut *cached;
+        cached
+            .reads
+            .retain(|_, read| read.upgrade().is_some_and(|read| read.peek().is_none()));
         if self.keep_for.is_zero() {
             return;
         }
-        let page = CachedPage {
-            history: Arc::clone(history),
+        let entry = CachedPage {
+            page: Arc::clone(page),
             read_at: Instant::now(),
         };
-        if kept.pages.insert(place, page).is_none() {
-            kept.order.push_back(place);
+        if cached.pages.insert(id, entry).is_none() {
+            cached.order.push_back(id);
         }
-        while let Some(oldest) = kept.order.front() {
-            if kept.order.len() <= MAX_CACHED_PAGES && kept.pages[oldest].read_at.elapsed() < self.keep_for {
+        while let Some(oldest) = cached.order.front() {
+            if cached.order.len() <= MAX_CACHED_PAGES && cached.pages[oldest].read_at.elapsed() < self.keep_for {
                 return;
             }
-            kept.pages.remove(oldest);
-            kept.order.pop_front();
+            cached.pages.remove(oldest);
+            cached.order.pop_front();
         }
     }
 }

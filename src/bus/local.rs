@@ -1,4 +1,4 @@
-//! The bus of one process, over a store in memory.
+//! An event bus within one process, over a store in memory.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,13 +20,13 @@ const SETTINGS: HubSettings = HubSettings {
     pending_streams: usize::MAX,
 };
 
-/// An event bus within one process, over a [`MemoryStore`]: for tests, for embedded use, and for services that may grow into a
-/// `DistributedBus` later, since the two behave alike.
+/// An event bus within one process, over a [`MemoryStore`]. Use it in tests, in embedded services, and in services that may move to a
+/// `DistributedBus` later: both behave alike.
 ///
-/// Delivery is synchronous: when a publish has returned, subscriptions have the event (unless another thread is publishing at
-/// the same moment, and delivers it for this one). No runtime, no threads, no I/O.
+/// Delivery is synchronous: when a publish returns, subscriptions have the event, unless another thread is publishing at the same time
+/// and delivers it. The bus needs no runtime, starts no threads and does no I/O.
 ///
-/// Handles are cheap to clone. When the last one is dropped the subscriptions end, after what they have not received yet.
+/// Handles are cheap to clone. When the last handle is dropped, subscriptions deliver the items in memory and end.
 ///
 /// ```
 /// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus};
@@ -46,13 +46,14 @@ pub struct LocalBus<E: StreamEvent = FleetEvent> {
 
 struct Bus<E: StreamEvent> {
     hub: Arc<Hub<E>>,
-    pages: Arc<HistoryCache<E>>,
+    history: Arc<HistoryCache<E>>,
     store: MemoryStore<E>,
-    /// Held from an append to its delivery's queue, and while a subscription is given its start, so that neither comes between.
+    /// Held from an append until its events are queued, and while a subscription gets its start. So events are queued in the order of
+    /// their appends, and no append is between a start and the high-water mark that it was made from.
     order: Mutex<()>,
 }
 
-/// Closes the bus with the last handle.
+/// Closes the bus when the last handle is dropped.
 struct Handle<E: StreamEvent>(Arc<Bus<E>>);
 
 impl<E: StreamEvent> Drop for Handle<E> {
@@ -71,7 +72,7 @@ impl<E: StreamEvent> Clone for LocalBus<E> {
 }
 
 impl LocalBus {
-    /// A bus for [`FleetEvent`]s over a store of its own. For events of another type there is `LocalBus::<Event>::default()`.
+    /// Creates a bus for [`FleetEvent`]s with an empty store. For another event type use `LocalBus::<Event>::default()`.
     ///
     /// ```
     /// let bus = doorbell::bus::LocalBus::new();
@@ -84,15 +85,15 @@ impl LocalBus {
 }
 
 impl<E: StreamEvent> Default for LocalBus<E> {
-    /// A bus for any events over a store of its own.
+    /// Creates a bus for any event type with an empty store.
     fn default() -> Self {
         Self::over(MemoryStore::default())
     }
 }
 
 impl<E: StreamEvent> LocalBus<E> {
-    /// A bus for any events, over a store that others may read, too. Events that are appended to the store by another way than through
-    /// this bus are delivered with the next one of their stream that is.
+    /// Creates a bus over a store. Events that are appended to the store directly are delivered together with the next event of their
+    /// stream that is appended through this bus.
     ///
     /// ```
     /// use doorbell::bus::{FleetEvent, LocalBus};
@@ -106,7 +107,7 @@ impl<E: StreamEvent> LocalBus<E> {
     pub fn over(store: MemoryStore<E>) -> Self {
         let bus = Arc::new(Bus {
             hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
-            pages: HistoryCache::new(Arc::new(MemorySource(store.clone())), Duration::ZERO), // it is all in memory as it is
+            history: HistoryCache::new(Arc::new(MemorySource(store.clone())), Duration::ZERO), // all of it is in memory
             store,
             order: Mutex::new(()),
         });
@@ -116,7 +117,7 @@ impl<E: StreamEvent> LocalBus<E> {
         }
     }
 
-    /// The store.
+    /// Returns the store.
     ///
     /// ```
     /// use doorbell::bus::{EventBus, FleetEvent, LocalBus};
@@ -130,12 +131,13 @@ impl<E: StreamEvent> LocalBus<E> {
         &self.bus.store
     }
 
-    /// Appends an event to the store, delivers it, and returns it with its number. Never waits, in spite of being `async`, which it is
-    /// so that code is the same for a bus over Postgres.
+    /// Appends an event to the store, delivers it, and returns it with its number.
+    ///
+    /// This never waits. It is `async` so that the same code compiles with a bus over Postgres.
     ///
     /// # Errors
     ///
-    /// The key cannot name a stream, or the event is stamped and not the next of its stream. Nothing is written then.
+    /// The key cannot name a stream, or the event has a number that is not the next of its stream. Then nothing is appended.
     ///
     /// ```
     /// use doorbell::bus::{FleetEvent, LocalBus, StreamEvent};
@@ -151,12 +153,12 @@ impl<E: StreamEvent> LocalBus<E> {
         self.append_now(event)
     }
 
-    /// Appends several events, of one or more streams, delivers them, and returns them with their numbers: all of them or none.
-    /// Never waits.
+    /// Appends several events, of one or more streams, delivers them, and returns them with their numbers. Appends all of them or none,
+    /// and never waits.
     ///
     /// # Errors
     ///
-    /// As for [`append_and_publish`](Self::append_and_publish), for the first event that does not fit. Nothing is written then.
+    /// As for [`append_and_publish`](Self::append_and_publish), for the first invalid event. Then nothing is appended.
     ///
     /// ```
     /// use doorbell::bus::{FleetEvent, LocalBus};
@@ -190,7 +192,7 @@ impl<E: StreamEvent> LocalBus<E> {
         Ok(event)
     }
 
-    /// Queues an event that was appended just now. The caller holds the order.
+    /// Queues an event that was just appended. The caller holds `order`.
     fn enqueue(&self, event: &E) {
         let hub = &self.bus.hub;
         if hub.enqueue(event.stream_key(), &Record::from_event(event.clone())) {
@@ -204,24 +206,25 @@ impl<E: StreamEvent> LocalBus<E> {
         self.bus.hub.flush();
     }
 
-    /// Events that came into the store by another way.
+    /// Delivers events that were appended to the store directly.
     fn catch_up(&self) {
         const LIMIT: usize = 256;
         loop {
-            let ranges = self.bus.hub.take_reads(LIMIT);
-            if ranges.is_empty() {
+            let reads = self.bus.hub.take_reads(LIMIT);
+            if reads.is_empty() {
                 return;
             }
-            for range in ranges {
-                let page = self.bus.store.replay_now(&range.key, range.after, LIMIT);
+            for read in reads {
+                let page = self.bus.store.replay_now(&read.key, read.after, LIMIT);
                 self.bus.hub.counters.reads.add(1);
-                let delivered = self.bus.hub.deliver(range, page, LIMIT);
+                let delivered = self.bus.hub.deliver(read, page, LIMIT);
                 self.bus.hub.counters.events_delivered.add(delivered.events);
             }
         }
     }
 
-    /// As [`subscribe`](EventBus::subscribe), but starting after event number `after`, with what the store holds from there on.
+    /// Like [`subscribe`](EventBus::subscribe), but starts after event number `after`: delivers the later events of the store, then live
+    /// events.
     ///
     /// ```
     /// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus};
@@ -241,7 +244,7 @@ impl<E: StreamEvent> LocalBus<E> {
         self.subscribe_with(stream_key, SubscribeOptions::new().after(after))
     }
 
-    /// As [`subscribe`](EventBus::subscribe), with options.
+    /// Like [`subscribe`](EventBus::subscribe), with options.
     ///
     /// ```
     /// use doorbell::bus::{LocalBus, OnSlow, SubscribeOptions};
@@ -258,20 +261,20 @@ impl<E: StreamEvent> LocalBus<E> {
         let hub = &self.bus.hub;
         let attached = {
             let _order = self.bus.order.lock();
-            hub.collect_now_and_then();
+            hub.collect_if_grown();
             let attached = hub.attach_one(stream_key);
             let high_waters: Vec<_> = hub
                 .unstarted(usize::MAX)
                 .into_iter()
                 .map(|stream| (stream.clone(), self.bus.store.high_water_now(&stream.key)))
                 .collect();
-            hub.start(high_waters); // nobody waits for it but the subscription made here, so no waker is called
+            hub.start(high_waters); // calls no waker under `order`: nothing waits for this subscription yet
             attached
         };
         self.subscription(attached, options)
     }
 
-    /// As [`subscribe_all`](EventBus::subscribe_all), with options.
+    /// Like [`subscribe_all`](EventBus::subscribe_all), with options.
     ///
     /// ```
     /// use doorbell::bus::{LocalBus, OnSlow, SubscribeOptions};
@@ -286,7 +289,7 @@ impl<E: StreamEvent> LocalBus<E> {
         let attached = {
             let _order = self.bus.order.lock();
             let attached = hub.attach_all();
-            if hub.baseline_wanted() {
+            if hub.needs_baseline() {
                 hub.set_baseline(Some(self.high_waters()));
             }
             attached
@@ -299,7 +302,7 @@ impl<E: StreamEvent> LocalBus<E> {
         let changes = listing
             .and_then(Result::ok)
             .flatten()
-            .expect("a store in memory answers at once, and knows");
+            .expect("a store in memory answers at once, and can list its streams");
         changes
             .streams
             .into_iter()
@@ -308,14 +311,14 @@ impl<E: StreamEvent> LocalBus<E> {
     }
 
     fn subscription(&self, attached: Result<Attached<E>, BusError>, options: SubscribeOptions) -> BusSubscription<E> {
-        let (hub, pages) = (Arc::clone(&self.bus.hub), Arc::clone(&self.bus.pages));
+        let (hub, history) = (Arc::clone(&self.bus.hub), Arc::clone(&self.bus.history));
         match attached {
-            Ok(attached) => BusSubscription::new(hub, pages, attached, options.after, options.on_slow),
+            Ok(attached) => BusSubscription::new(hub, history, attached, options.after, options.on_slow),
             Err(error) => BusSubscription::refused(error),
         }
     }
 
-    /// What the bus has done so far.
+    /// Returns the counters of the bus.
     ///
     /// ```
     /// assert_eq!(doorbell::bus::LocalBus::new().stats().events_delivered, 0);
@@ -327,12 +330,12 @@ impl<E: StreamEvent> LocalBus<E> {
 }
 
 impl<E: StreamEvent> EventBus<E> for LocalBus<E> {
-    /// An event that the store does not hold is appended, if it can be: it has no number, or is the next of its stream. Otherwise it
-    /// is dropped, and [counted](BusStats::unpersisted).
+    /// Delivers an event that is in the store. An event that is not in the store is appended if it has no number or is the next of its
+    /// stream. Otherwise it is dropped, and counted in [`BusStats::unpersisted`].
     fn publish(&self, event: E) {
         let (key, seq) = (event.stream_key(), event.seq());
         if seq > 0 && seq <= self.bus.store.high_water_now(key) {
-            self.bus.hub.announced(key, seq..=seq);
+            self.bus.hub.on_notification(key, seq..=seq);
             self.catch_up();
             return;
         }

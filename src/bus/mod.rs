@@ -1,12 +1,16 @@
-//! The event bus: every subscriber of a stream gets every event that the store holds, once and in order.
+//! An event bus: every subscriber gets every event of a durable store, once and in order.
 //!
-//! Events belong to streams, and have numbers there: 1, 2, 3, given by a durable [store](crate::store). The bus tells subscribers of
-//! new ones.
+//! Events belong to streams. A [store](crate::store) appends them and numbers them 1, 2, 3 in each stream. The bus delivers new
+//! events to the subscribers of their stream, in every process of a cluster.
 //!
-//! | bus | events are in | for |
+//! | bus | events are stored in | use |
 //! |---|---|---|
-//! | [`LocalBus`] | memory | one process, tests, embedded use |
+//! | [`LocalBus`] | memory | one process, tests, embedding |
 //! | `DistributedBus` (feature `postgres`) | Postgres, or any [`Store`](crate::store::Store) | any number of processes |
+//!
+//! Both implement [`EventBus`], so a service can take an `Arc<dyn EventBus>`.
+//!
+//! # Examples
 //!
 //! ```
 //! use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus};
@@ -23,40 +27,48 @@
 //! # });
 //! ```
 //!
-//! Events of another type than [`FleetEvent`] implement [`StreamEvent`]; `LocalBus::<Event>::default()` and
-//! `DistributedBus::builder(store).url(url).connect()` make buses for them, the latter for the events of its store.
+//! # Event types
 //!
-//! # What a subscription gets
+//! [`FleetEvent`] is the default event type. Other types implement [`StreamEvent`]; create their bus with
+//! `LocalBus::<Event>::default()` or `DistributedBus::builder(store).url(url).connect()`.
 //!
-//! - Every event that is committed after it is [ready](BusSubscription::ready); some that were committed shortly before, perhaps.
-//! - With [`after`](SubscribeOptions::after), every event after that number: history and live events in one stream.
-//! - Each event once, in the order of its stream's numbers, without a hole. Streams have no order among each other.
-//! - What cannot be had is said: [`Gap`] for what retention has removed, [`Rewound`] when the store's history is replaced by
-//!   another, [`BusEvent::Undecodable`] for an event of a newer build, [`BusEvent::Lagged`] for those who asked to be told rather than
-//!   served when they are slow.
+//! # Guarantees
 //!
-//! A subscriber that is slow reads the store at its own pace; it costs others nothing.
+//! - A subscription delivers every event that is committed after it is [ready](BusSubscription::ready). It may also deliver events
+//!   that were committed shortly before.
+//! - A subscription that starts [`after`](SubscribeOptions::after) a number delivers every later event: first the history, then live
+//!   events.
+//! - Each event is delivered once, in the order of its stream, without a hole. There is no order between streams.
+//! - Events that cannot be delivered are reported by an item in their place:
 //!
-//! # The doorbell
+//!   | item | reason |
+//!   |---|---|
+//!   | [`BusEvent::Gap`] | retention removed events before they were delivered |
+//!   | [`BusEvent::Rewound`] | the store's history was replaced by another one, for example by a failover |
+//!   | [`BusEvent::Undecodable`] | this build cannot decode the event |
+//!   | [`BusEvent::Lagged`] | the subscriber was slow and has chosen [`OnSlow::Report`] |
 //!
-//! In a cluster, a notification is only a doorbell: it carries the stream's key and the number, and says "look". It may be lost, come twice, or
-//! be forged: what is delivered is what the store holds. On a timer, and whenever the connection was away, the bus looks for what no
-//! doorbell has told (a *sweep*). So a publisher that dies between commit and doorbell makes its event late, by the sweep's
-//! interval, and loses nothing.
+//! - A slow subscriber delays neither publishers nor other subscribers. By default it reads the events that it missed from the store.
 //!
-//! `docs/operations.md` of the repository is about running it: poolers, standbys, failover, retention, sizing, health.
+//! # Notifications
+//!
+//! Between processes, a Postgres `NOTIFY` tells the others that a stream has new events. It carries only the stream's key and the
+//! numbers, and it is a hint: the bus reads the events from the store, and delivers what the store holds. A notification may be lost,
+//! repeated or false. At an interval, and after each reconnect, the bus looks in the store for events whose notification was lost (a
+//! *sweep*). If a publisher dies after the commit and before the notification, its event is delivered late, by at most the sweep
+//! interval, but it is not lost.
+//!
+//! # Further reading
+//!
+//! In the repository, `docs/bus.md` is a tour of the implementation, `docs/contract-bus.md` lists every guarantee with its tests, and
+//! `docs/operations.md` covers operation: poolers, standbys, failover, retention, sizing and health.
 
 mod bus_event;
 #[cfg(feature = "postgres")]
 mod distributed;
 mod error;
 mod event_bus;
-mod gate;
 mod history_cache;
-#[cfg_attr(
-    not(feature = "postgres"),
-    allow(dead_code, reason = "the local bus needs less of it")
-)]
 mod hub;
 mod local;
 mod options;
@@ -64,7 +76,7 @@ mod options;
 mod payload;
 mod stats;
 mod subscription;
-#[cfg(test)]
+#[cfg(all(test, feature = "postgres"))]
 mod tests;
 
 pub use crate::event::{FleetEvent, FleetEventKind, StreamEvent};

@@ -1,8 +1,8 @@
-//! How a subscription differs from the usual.
+//! Options of a subscription.
 
 use super::OnSlow;
 
-/// How a subscription differs from the usual: where it starts, and what happens when its subscriber is slow.
+/// Options of a subscription: where it starts, and what it does when its subscriber is slow.
 ///
 /// ```
 /// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus, OnSlow, SubscribeOptions};
@@ -24,21 +24,23 @@ pub struct SubscribeOptions {
 }
 
 impl SubscribeOptions {
-    /// The usual: starts with what is committed after it is ready, and loses nothing.
+    /// The defaults: the subscription starts with the events that are committed after it is ready, and loses nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Starts after event number `seq`, which the subscriber has had, with what the store holds from there on; 0 for the whole history.
-    /// For a subscription to one stream; one to all streams takes no notice.
+    /// Starts after event number `seq`: the subscription delivers the later events of the store, then live events. 0 starts with the
+    /// first event. Default: starts with the events that are committed after the subscription is ready.
+    ///
+    /// A subscription to all streams ignores this option.
     #[must_use]
     pub fn after(mut self, seq: u64) -> Self {
         self.after = Some(seq);
         self
     }
 
-    /// What happens when the subscriber is so slow that events leave memory.
+    /// Sets what the subscription does when its subscriber is so slow that events leave memory. Default: [`OnSlow::Replay`].
     #[must_use]
     pub fn on_slow(mut self, on_slow: OnSlow) -> Self {
         self.on_slow = on_slow;

@@ -1,34 +1,35 @@
-//! What a doorbell says: pointers to events, in the payload of a notification.
+//! The payload of a notification: ranges of events.
 //!
 //! ```text
-//! payload = pointer *( U+001E pointer ) | "*"
-//! pointer = stream key ":" number [ "-" number ]
+//! payload = range *( U+001E range ) | "*"
+//! range   = stream key ":" number [ "-" number ]
 //! ```
 //!
-//! A pointer is read from the right, since keys may contain colons; no key contains U+001E. `*` asks for a sweep. Anybody who
-//! can connect to the database can ring, so a payload is a hint: it is checked against the store before anything moves.
+//! A range is parsed from the right, because keys may contain colons. No key contains U+001E. `*` requests a sweep. Everybody who can
+//! connect to the database can send notifications, so a payload is only a hint: it is checked against the store before anything is
+//! delivered.
 
 use std::ops::RangeInclusive;
 
 use crate::event::check_stream_key;
 use crate::listen::MAX_PAYLOAD_BYTES;
 
-/// Parts the pointers of one payload.
+/// Separates the ranges of a payload.
 const SEPARATOR: char = '\u{1e}';
 
-/// Asks whoever hears it to look for what changed, everywhere.
+/// The payload that requests a sweep.
 pub(crate) const SWEEP_REQUEST: &str = "*";
 
-/// Some events of one stream.
+/// A range of events of one stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct StreamRange<'a> {
     pub(crate) stream_key: &'a str,
     pub(crate) seqs: RangeInclusive<u64>,
 }
 
-/// The payload of a doorbell for one event, as [`DistributedBus`](super::DistributedBus) hears it: `key:seq`.
+/// Returns the payload of a notification for one event, as [`DistributedBus`](super::DistributedBus) parses it: `key:seq`.
 ///
-/// To ring from SQL: `SELECT pg_notify('doorbell', 'agent-1:7')`, or the function `ring` of the store's schema.
+/// To notify from SQL, call `SELECT pg_notify('doorbell', 'agent-1:7')`, or the function `notify_events` of the store's schema.
 ///
 /// ```
 /// assert_eq!(doorbell::bus::notification_payload("repo:doorbell", 7), "repo:doorbell:7");
@@ -40,17 +41,17 @@ pub fn notification_payload(stream_key: &str, seq: u64) -> String {
     payload
 }
 
-/// The pointers of a payload, and how many parts of it were not pointers.
+/// Parses a payload. Returns its ranges, and the number of parts that are not ranges.
 pub(crate) fn parse(payload: &str) -> (Vec<StreamRange<'_>>, usize) {
-    let mut pointers = Vec::new();
-    let mut bad = 0;
+    let mut ranges = Vec::new();
+    let mut invalid = 0;
     for part in payload.split(SEPARATOR) {
         match parse_range(part) {
-            Some(pointer) => pointers.push(pointer),
-            None => bad += 1,
+            Some(range) => ranges.push(range),
+            None => invalid += 1,
         }
     }
-    (pointers, bad)
+    (ranges, invalid)
 }
 
 fn parse_range(part: &str) -> Option<StreamRange<'_>> {
@@ -64,7 +65,7 @@ fn parse_range(part: &str) -> Option<StreamRange<'_>> {
     })
 }
 
-/// Digits only: `parse` alone would also take a sign.
+/// Accepts digits only: `str::parse` alone would also accept a sign.
 fn parse_seq(text: &str) -> Option<u64> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -79,22 +80,22 @@ fn write_range(payload: &mut String, stream_key: &str, seqs: &RangeInclusive<u64
     } else {
         write!(payload, "{stream_key}:{}-{}", seqs.start(), seqs.end())
     };
-    written.expect("a string takes whatever is written");
+    written.expect("writing to a string never fails");
 }
 
-/// Packs pointers into as few payloads as they need.
-pub(crate) fn pack<'a>(pointers: impl IntoIterator<Item = (&'a str, RangeInclusive<u64>)>) -> Vec<String> {
+/// Packs ranges into as few payloads as possible, in order.
+pub(crate) fn pack<'a>(ranges: impl IntoIterator<Item = (&'a str, RangeInclusive<u64>)>) -> Vec<String> {
     let mut payloads = Vec::<String>::new();
-    let mut pointer = String::new();
-    for (stream_key, seqs) in pointers {
-        pointer.clear();
-        write_range(&mut pointer, stream_key, &seqs);
+    let mut range = String::new();
+    for (stream_key, seqs) in ranges {
+        range.clear();
+        write_range(&mut range, stream_key, &seqs);
         match payloads.last_mut() {
-            Some(payload) if payload.len() + SEPARATOR.len_utf8() + pointer.len() <= MAX_PAYLOAD_BYTES => {
+            Some(payload) if payload.len() + SEPARATOR.len_utf8() + range.len() <= MAX_PAYLOAD_BYTES => {
                 payload.push(SEPARATOR);
-                payload.push_str(&pointer);
+                payload.push_str(&range);
             }
-            _ => payloads.push(pointer.clone()),
+            _ => payloads.push(range.clone()),
         }
     }
     payloads
@@ -105,10 +106,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::MAX_STREAM_KEY_BYTES;
+    use crate::event::MAX_STREAM_KEY_BYTES;
 
     #[test]
-    fn a_key_may_look_like_anything() {
+    fn any_key_survives_a_round_trip() {
         for key in ["a", "repo:foo:bar", "7-9:3", "o'\"", "line\nbreak", "🔔", "a:1-2", " "] {
             let payload = notification_payload(key, 12);
             assert_eq!(
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pointer_is_counted() {
+    fn invalid_parts_are_counted() {
         for payload in [
             "",
             ":",
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_pointer_fits() {
+    fn the_longest_range_fits_a_payload() {
         let key = "k".repeat(MAX_STREAM_KEY_BYTES);
         let payloads = pack((0..100).map(|_| (key.as_str(), u64::MAX - 1..=u64::MAX)));
         assert!(payloads.iter().all(|payload| payload.len() <= MAX_PAYLOAD_BYTES));
@@ -165,28 +166,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_payload_is_read_without_a_panic(payload in any::<String>()) {
-            let (pointers, bad) = parse(&payload);
-            prop_assert_eq!(pointers.len() + bad, payload.split(SEPARATOR).count());
+        fn parsing_any_payload_does_not_panic(payload in any::<String>()) {
+            let (ranges, invalid) = parse(&payload);
+            prop_assert_eq!(ranges.len() + invalid, payload.split(SEPARATOR).count());
         }
 
         #[test]
-        fn what_is_packed_is_parsed(
-            pointers in prop::collection::vec(("[^\0\u{1e}]{1,120}", 1..=u64::MAX, 0..1000_u64), 0..200)
+        fn packed_ranges_are_parsed_back(
+            ranges in prop::collection::vec(("[^\0\u{1e}]{1,120}", 1..=u64::MAX, 0..1000_u64), 0..200)
         ) {
-            let pointers: Vec<_> = pointers
+            let ranges: Vec<_> = ranges
                 .into_iter()
                 .map(|(key, first, more)| (key, first..=first.saturating_add(more)))
                 .collect();
-            let payloads = pack(pointers.iter().map(|(key, seqs)| (key.as_str(), seqs.clone())));
-            let mut back = Vec::new();
+            let payloads = pack(ranges.iter().map(|(key, seqs)| (key.as_str(), seqs.clone())));
+            let mut unpacked = Vec::new();
             for payload in &payloads {
                 prop_assert!(payload.len() <= MAX_PAYLOAD_BYTES);
-                let (parsed, bad) = parse(payload);
-                prop_assert_eq!(bad, 0);
-                back.extend(parsed.into_iter().map(|pointer| (pointer.stream_key.to_owned(), pointer.seqs)));
+                let (parsed, invalid) = parse(payload);
+                prop_assert_eq!(invalid, 0);
+                unpacked.extend(parsed.into_iter().map(|range| (range.stream_key.to_owned(), range.seqs)));
             }
-            prop_assert_eq!(back, pointers);
+            prop_assert_eq!(unpacked, ranges);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! What the bus counts.
+//! The counters of the bus.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A count that any thread adds to.
+/// A counter that any thread may increase.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self, n: u64) {
-        // Relaxed: a figure for people. Nothing is read by what it says.
+        // Relaxed: the figure is only displayed. No other access depends on it.
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
@@ -18,7 +18,7 @@ impl Counter {
     }
 }
 
-/// The histogram of how long events take from being appended to going out.
+/// The histogram of the time from an event's append to its delivery.
 #[cfg(all(feature = "metrics", feature = "postgres"))]
 pub(crate) const APPEND_TO_DELIVERY: &str = "doorbell_bus_append_to_delivery_seconds";
 
@@ -29,8 +29,8 @@ macro_rules! counters {
             $(pub(crate) $name: Counter,)*
         }
 
-        /// What a bus has done since it was made. Each figure only grows; they are read one after another, so they need not fit
-        /// together while the bus is at work.
+        /// What a bus has done since it was created. Every counter only grows. They are read one after another, so a snapshot of a
+        /// busy bus is not consistent.
         ///
         /// ```
         /// use doorbell::bus::{EventBus, FleetEvent, LocalBus};
@@ -51,20 +51,20 @@ macro_rules! counters {
                 BusStats { $($name: self.$name.get(),)* }
             }
 
-            /// The figures, with the names under which the `metrics` crate's recorders get them.
+            /// Reports the counters to the recorder of the `metrics` crate.
             #[cfg(all(feature = "metrics", feature = "postgres"))]
             pub(crate) fn report(&self) {
                 $(metrics::counter!($metric).absolute(self.$name.get());)*
             }
 
-            /// What the figures mean, for recorders that show it.
+            /// Describes the counters to the recorder of the `metrics` crate.
             #[cfg(all(feature = "metrics", feature = "postgres"))]
             pub(crate) fn describe() {
                 $(metrics::describe_counter!($metric, metrics::Unit::Count, $doc.trim_start());)*
                 metrics::describe_histogram!(
                     APPEND_TO_DELIVERY,
                     metrics::Unit::Seconds,
-                    "From an event's append, by the server's clock, to its delivery, by this machine's."
+                    "Time from an event's append, by the server's clock, to its delivery, by this machine's clock."
                 );
             }
         }
@@ -72,38 +72,38 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Events that went out to subscriptions, each once, however many there are.
+    /// Counts events that were delivered, each once, however many subscriptions received them.
     events_delivered "doorbell_bus_events_delivered_total",
-    /// Of these, events that this process had appended itself, and that were not read back.
+    /// Counts delivered events that this process appended itself, and that were therefore not read from the store.
     events_local "doorbell_bus_events_local_total",
-    /// Reads of the store for delivery; one read may serve many streams and all of their subscriptions.
+    /// Counts reads of the store for live delivery; one read may cover many streams, and serves all their subscriptions.
     reads "doorbell_bus_reads_total",
-    /// Reads of the store for subscriptions that were behind: slow ones, and those that start in the past.
+    /// Counts reads of the store for subscriptions that were slow or started in the past.
     replay_reads "doorbell_bus_replay_reads_total",
-    /// Reads of the store that failed and were tried again.
+    /// Counts reads of the store that failed and were retried.
     failed_reads "doorbell_bus_failed_reads_total",
-    /// Notifications sent.
+    /// Counts notifications that this process sent.
     notifications_sent "doorbell_bus_notifications_sent_total",
-    /// Events that were announced by them.
+    /// Counts events that were queued for a notification.
     events_announced "doorbell_bus_events_announced_total",
-    /// Events that were announced by another event's pointer, since both were waiting.
+    /// Counts queued events that share a notification's range with another event of their stream.
     notifications_coalesced "doorbell_bus_notifications_coalesced_total",
-    /// Announcements that were given up, since the server could not be reached in time or too many were waiting. A sweep finds their events.
+    /// Counts queued ranges that were discarded because too many were pending; a request for a sweep is sent in their place.
     notifications_dropped "doorbell_bus_notifications_dropped_total",
-    /// Notifications heard.
+    /// Counts notifications that this process received.
     notifications_received "doorbell_bus_notifications_received_total",
-    /// Pointers heard that nobody here is interested in.
+    /// Counts received ranges of streams that have no subscription in this process.
     notifications_ignored "doorbell_bus_notifications_ignored_total",
-    /// Pointers that could not be read, or announced what the store does not have.
+    /// Counts received ranges that could not be parsed, or that named events that the store does not have.
     notifications_invalid "doorbell_bus_notifications_invalid_total",
-    /// Sweeps: searches for events whose doorbell was not heard.
+    /// Counts sweeps: searches of the store for events whose notification was lost.
     sweeps "doorbell_bus_sweeps_total",
-    /// Streams that a sweep found to be further than the doorbells said.
+    /// Counts streams in which a sweep found events that no notification had named.
     missed_recovered "doorbell_bus_missed_recovered_total",
-    /// Streams whose history was found to be another one.
+    /// Counts streams whose history was found to be replaced by another one.
     rewinds "doorbell_bus_rewinds_total",
-    /// Events that were published without being in the store: without a number, or with one that the stream has not reached.
+    /// Counts events that `publish` dropped because they were not in the store.
     unpersisted "doorbell_bus_unpersisted_total",
-    /// Times that a subscription fell behind what is kept in memory.
+    /// Counts how often a subscription fell behind the events in memory.
     lags "doorbell_bus_lags_total",
 }

@@ -1,17 +1,16 @@
-//! The bus's own event type: what happens to a fleet of agents.
+//! A ready-made event type: what happens to a fleet of agents.
 
 use serde::{Deserialize, Serialize};
 
 use super::StreamEvent;
 
-/// Something that happened to an agent of a fleet. Each agent has a stream of its own, named by its id; so the first event
-/// of an agent that nobody knew is in a stream that nobody can have subscribed to by key, and
-/// [`subscribe_all`](super::EventBus::subscribe_all) is how to meet it.
+/// Something that happened to an agent of a fleet. Each agent has a stream of its own, named by its id. Use
+/// [`subscribe_all`](crate::bus::EventBus::subscribe_all) to get the events of agents whose ids are not known yet.
 ///
-/// A service with events of its own does not need this type: every part of the bus takes any [`StreamEvent`].
+/// Services with an event type of their own do not need this one: the bus takes any [`StreamEvent`].
 ///
 /// ```
-/// use doorbell::bus::{FleetEvent, FleetEventKind, StreamEvent};
+/// use doorbell::event::{FleetEvent, FleetEventKind, StreamEvent};
 ///
 /// let event = FleetEvent::new("agent-1", FleetEventKind::AgentDiscovered { address: "10.0.0.7:4500".to_owned() });
 /// assert_eq!((event.stream_key(), event.seq()), ("agent-1", 0));
@@ -21,9 +20,9 @@ use super::StreamEvent;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct FleetEvent {
-    /// The agent, and with it the stream.
+    /// The id of the agent, which is also the key of the stream.
     pub agent_id: String,
-    /// The number in the agent's stream; 0 until the store has given one.
+    /// The number in the agent's stream. 0 until the store has assigned one.
     #[serde(default)]
     pub seq: u64,
     /// What happened.
@@ -31,61 +30,61 @@ pub struct FleetEvent {
     pub kind: FleetEventKind,
 }
 
-/// What happened to an agent. More variants may come, so a `match` needs a last arm.
+/// What happened to an agent.
 ///
 /// ```
-/// let kind = doorbell::bus::FleetEventKind::StatusChanged { status: "draining".to_owned() };
+/// let kind = doorbell::event::FleetEventKind::StatusChanged { status: "draining".to_owned() };
 /// assert!(serde_json::to_string(&kind).unwrap().contains("status_changed"));
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FleetEventKind {
-    /// An agent that was not known has been found.
+    /// A new agent was found.
     AgentDiscovered {
-        /// Where it can be reached.
+        /// The address of the agent.
         address: String,
     },
     /// The agent has connected.
     AgentConnected,
-    /// The agent is held to be gone.
+    /// The agent has disconnected, or is presumed to be gone.
     AgentDisconnected {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The agent says that it is in another state.
+    /// The agent reports a new status.
     StatusChanged {
-        /// The state.
+        /// The status.
         status: String,
     },
-    /// The agent has been given a task.
+    /// A task was assigned to the agent.
     TaskAssigned {
-        /// The task.
+        /// The id of the task.
         task_id: String,
     },
-    /// The agent has ended a task.
+    /// The agent has finished a task.
     TaskFinished {
-        /// The task.
+        /// The id of the task.
         task_id: String,
-        /// Whether it did what it was for.
+        /// Whether the task succeeded.
         succeeded: bool,
     },
-    /// The agent will not come back.
+    /// The agent is retired and will not return.
     AgentRetired,
-    /// Something that only a particular service knows of.
+    /// An event that is specific to a service.
     Custom {
-        /// What kind of event it is.
+        /// The kind of event.
         name: String,
-        /// The rest, in a form on which the sender and its readers agree.
+        /// The content, in a format that publishers and subscribers agree on.
         data: String,
     },
 }
 
 impl FleetEvent {
-    /// An event without a number.
+    /// Creates an event without a number.
     ///
     /// ```
-    /// use doorbell::bus::{FleetEvent, FleetEventKind};
+    /// use doorbell::event::{FleetEvent, FleetEventKind};
     ///
     /// assert_eq!(FleetEvent::new("agent-1", FleetEventKind::AgentConnected).seq, 0);
     /// ```
@@ -98,10 +97,10 @@ impl FleetEvent {
         }
     }
 
-    /// An event of a kind that only a particular service knows of, without a number.
+    /// Creates an event of a service-specific kind, without a number.
     ///
     /// ```
-    /// let event = doorbell::bus::FleetEvent::custom("agent-1", "note", "hello");
+    /// let event = doorbell::event::FleetEvent::custom("agent-1", "note", "hello");
     /// assert_eq!(event.agent_id, "agent-1");
     /// ```
     #[must_use]

@@ -1,4 +1,4 @@
-//! Events of the bus: what an event type must provide, the names of streams, and a ready-made event type.
+//! Events of the bus: the trait for event types, the rules for stream keys, and a ready-made event type.
 //!
 //! ```
 //! use doorbell::event::{FleetEvent, StreamEvent};

@@ -1,12 +1,12 @@
-//! What the bus asks of an event type.
+//! The trait for event types.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// An event of a stream: it knows its stream and its number there, and can be written as JSON and read back.
+/// An event of a stream. It has the key of its stream and its number there, and can be serialized as JSON and back.
 ///
 /// ```
-/// use doorbell::bus::StreamEvent;
+/// use doorbell::event::StreamEvent;
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Clone, Serialize, Deserialize)]
@@ -34,13 +34,13 @@ use serde::de::DeserializeOwned;
 /// assert_eq!(reading.with_seq(7).seq(), 7);
 /// ```
 pub trait StreamEvent: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
-    /// The stream that the event belongs to. See [`check_stream_key`](crate::event::check_stream_key) for what is possible.
+    /// Returns the key of the event's stream. [`check_stream_key`](crate::event::check_stream_key) says which keys are valid.
     fn stream_key(&self) -> &str;
 
-    /// The event's number in its stream; 0 for an event that has none yet.
+    /// Returns the event's number in its stream, or 0 if it has none yet.
     fn seq(&self) -> u64;
 
-    /// The same event with another number.
+    /// Returns the same event with another number.
     #[must_use]
     fn with_seq(self, seq: u64) -> Self;
 }

@@ -1,17 +1,17 @@
-//! What may name a stream.
+//! The rules for stream keys.
 
 use thiserror::Error;
 
-/// The longest stream key, in bytes of UTF-8.
+/// The maximum length of a stream key, in bytes of UTF-8.
 pub const MAX_STREAM_KEY_BYTES: usize = 512;
 
-/// A character that no stream key contains: it parts the pointers of a doorbell's payload.
-const POINTER_SEPARATOR: char = '\u{1e}';
+/// Separates the ranges of a notification's payload, so no stream key contains it.
+const RANGE_SEPARATOR: char = '\u{1e}';
 
-/// Why a text cannot name a stream.
+/// An error of [`check_stream_key`].
 ///
 /// ```
-/// use doorbell::store::{InvalidStreamKey, check_stream_key};
+/// use doorbell::event::{InvalidStreamKey, check_stream_key};
 ///
 /// assert_eq!(check_stream_key(""), Err(InvalidStreamKey::Empty));
 /// assert_eq!(check_stream_key(&"k".repeat(513)), Err(InvalidStreamKey::TooLong { bytes: 513 }));
@@ -20,34 +20,34 @@ const POINTER_SEPARATOR: char = '\u{1e}';
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum InvalidStreamKey {
-    /// The key has no character.
-    #[error("a stream key has at least one character")]
+    /// The key is empty.
+    #[error("the stream key is empty")]
     Empty,
     /// The key is longer than [`MAX_STREAM_KEY_BYTES`].
-    #[error("the stream key has {bytes} bytes, at most {MAX_STREAM_KEY_BYTES} are possible")]
+    #[error("the stream key is too long: {bytes} bytes, at most {MAX_STREAM_KEY_BYTES} are allowed")]
     TooLong {
-        /// The key's length.
+        /// The length of the key.
         bytes: usize,
     },
-    /// The key contains NUL, which Postgres cannot store, or U+001E, which parts the pointers of a doorbell.
-    #[error("the stream key contains {character:?} at byte {at}, which no key can")]
+    /// The key contains NUL, which Postgres cannot store, or U+001E, which separates the ranges of a notification.
+    #[error("the stream key contains {character:?} at byte {at}, which is not allowed")]
     Character {
         /// The character.
         character: char,
-        /// Where it is, in bytes from the start.
+        /// Its position, in bytes from the start.
         at: usize,
     },
 }
 
-/// Whether `key` can name a stream: 1 to [`MAX_STREAM_KEY_BYTES`] bytes, no NUL, no U+001E. Everything else is welcome, colons,
-/// quotes, line breaks and emoji among them.
+/// Checks that `key` can name a stream: 1 to [`MAX_STREAM_KEY_BYTES`] bytes, without NUL and U+001E. All other characters are allowed,
+/// including colons, quotes, line breaks and emoji.
 ///
 /// # Errors
 ///
-/// Says what is wrong with the key.
+/// The key is not valid.
 ///
 /// ```
-/// use doorbell::store::check_stream_key;
+/// use doorbell::event::check_stream_key;
 ///
 /// assert!(check_stream_key("repo:doorbell:🔔").is_ok());
 /// ```
@@ -60,7 +60,7 @@ pub fn check_stream_key(key: &str) -> Result<(), InvalidStreamKey> {
     }
     match key
         .char_indices()
-        .find(|&(_, character)| character == '\0' || character == POINTER_SEPARATOR)
+        .find(|&(_, character)| character == '\0' || character == RANGE_SEPARATOR)
     {
         Some((at, character)) => Err(InvalidStreamKey::Character { character, at }),
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! The settings of a bus.
+//! The builder of a bus.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -7,12 +7,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sqlx::PgPool;
 
-use super::health::HealthBoard;
+use super::head_checks::HeadChecks;
+use super::health::HealthTracker;
 use super::history_reader::HistoryReader;
 use super::notify_queue::NotifyQueue;
 use super::runtime::Runtime;
-use super::shared::{Settings, SharedBus, Wakeups};
-use super::{Alive, DEFAULT_CHANNEL, DistributedBus};
+use super::shared::{Settings, SharedBus};
+use super::wakeups::Wakeups;
+use super::{CloseOnDrop, DEFAULT_CHANNEL, DistributedBus};
 use crate::bus::history_cache::HistoryCache;
 use crate::bus::hub::{Hub, HubSettings};
 use crate::bus::stats::Counters;
@@ -21,10 +23,10 @@ use crate::listen::{ListenBuilder, ListenConfig, ListenMultiplexer, check_channe
 use crate::pg::warm_pool::WarmPool;
 use crate::store::Store;
 
-/// How long history that was read stays in memory for other subscriptions; for so long they may get what retention has removed.
+/// How long history that was read is cached for other subscriptions. For that long they may get events that retention has removed.
 const KEEP_HISTORY: Duration = Duration::from_secs(10);
 
-/// Builds a [`DistributedBus`]; from [`DistributedBus::builder`].
+/// A builder for [`DistributedBus`], returned by [`DistributedBus::builder`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -50,7 +52,8 @@ pub struct DistributedBusBuilder<E: StreamEvent> {
     pool: Option<PgPool>,
     notify_url: Option<String>,
     listen: Option<ListenBuilder>,
-    listen_set: bool,
+    /// Whether `listen` was set explicitly, so that `pool` does not replace it.
+    listen_is_explicit: bool,
     settings: Settings,
     hub: HubSettings,
 }
@@ -62,7 +65,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             pool: None,
             notify_url: None,
             listen: None,
-            listen_set: false,
+            listen_is_explicit: false,
             settings: Settings {
                 channel: DEFAULT_CHANNEL.to_owned(),
                 sweep_interval: Duration::from_secs(5),
@@ -79,8 +82,8 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         }
     }
 
-    /// The server, for listening and for ringing: a connection string as libpq knows it, `postgres://…` or `host=… user=…`. The bus opens one connection that listens, and
-    /// lazily one that rings.
+    /// Sets the server, by a libpq connection string: `postgres://…` or `host=… user=…`. The bus opens one connection for listening and,
+    /// when the first notification is sent, one for notifications.
     pub fn url(mut self, url: &str) -> Self {
         self.listen = Some(ListenMultiplexer::builder().url(url));
         self.pool = None;
@@ -88,12 +91,12 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         self
     }
 
-    /// The pool through which bells go. Unless [`listen_url`](Self::listen_url) says otherwise, its options are also those of
-    /// the listening connection, which is a connection of its own and takes no place in the pool. They are read again at each
-    /// reconnect, so that a rotated password is found. When the pool has no free connection a bell waits 50 ms, and then
-    /// goes over the listening connection.
+    /// Sets the pool for notifications. If it has no free connection within 50 ms, notifications are sent over the listening connection.
+    ///
+    /// The listening connection is not part of the pool. It uses the pool's options, unless [`listen_url`](Self::listen_url) or
+    /// [`listen`](Self::listen) is set. The options are read again at each reconnect, so a rotated password takes effect.
     pub fn pool(mut self, pool: PgPool) -> Self {
-        if !self.listen_set {
+        if !self.listen_is_explicit {
             let options = pool.clone();
             self.listen = Some(
                 ListenMultiplexer::builder().config_source(move || ListenConfig::from_sqlx(&options.connect_options())),
@@ -104,75 +107,78 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         self
     }
 
-    /// Another way to the server for the listening connection: past a pooler in transaction mode, through which no notification comes.
+    /// Sets another URL for the listening connection, to bypass a pooler in transaction mode: such poolers do not pass notifications on.
     pub fn listen_url(mut self, url: &str) -> Self {
         self.listen = Some(ListenMultiplexer::builder().url(url));
-        self.listen_set = true;
+        self.listen_is_explicit = true;
         self
     }
 
-    /// Everything about the listening connection: heartbeat, time limits, TLS.
+    /// Sets all options of the listening connection, such as its heartbeat, timeouts and TLS.
     pub fn listen(mut self, listen: ListenBuilder) -> Self {
         self.listen = Some(listen);
-        self.listen_set = true;
+        self.listen_is_explicit = true;
         self
     }
 
-    /// The notification channel; [`DEFAULT_CHANNEL`] if nothing is said. 1 to 63 bytes.
+    /// Sets the notification channel. Buses that share a database exchange notifications if they use the same channel. Default:
+    /// [`DEFAULT_CHANNEL`]. Range: 1 to 63 bytes, without NUL.
     pub fn channel(mut self, channel: &str) -> Self {
         channel.clone_into(&mut self.settings.channel);
         self
     }
 
-    /// How often the bus looks for events whose doorbell it has not heard, while it hears doorbells. 5 s if nothing is said, at
-    /// least 10 ms. How long an event can be late when its publisher died between commit and doorbell.
+    /// Sets the interval of sweeps while the bus receives notifications. It bounds the delay of an event whose notification was lost, for
+    /// example because its publisher died after the commit. Default: 5 s. Range: at least 10 ms. Jitter: a tenth of the interval.
     pub fn sweep_interval(mut self, interval: Duration) -> Self {
         self.settings.sweep_interval = interval;
         self
     }
 
-    /// How often the bus looks for events while it hears no doorbells. 250 ms if nothing is said, at least 10 ms.
+    /// Sets the interval of sweeps while the bus receives no notifications. Default: 250 ms. Range: at least 10 ms. Jitter: a tenth of the
+    /// interval.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.settings.poll_interval = interval;
         self
     }
 
-    /// How far apart bells are sent under load, at least; 1 ms if nothing is said. An idle bus rings at once whatever this says.
-    pub fn notify_interval(mut self, spacing: Duration) -> Self {
-        self.settings.notify_interval = spacing;
+    /// Sets the minimum interval between notifications under load. Events of the interval are sent together. An idle bus sends at once.
+    /// Default: 1 ms. Range: 0 to 60 s.
+    pub fn notify_interval(mut self, interval: Duration) -> Self {
+        self.settings.notify_interval = interval;
         self
     }
 
-    /// How many events of one stream are kept in memory for its subscriptions, 256 if nothing is said, 2 to 2^20. A subscription that
-    /// falls further behind reads the store. Costs about 100 bytes each for every stream that is subscribed to by key.
+    /// Sets the number of events of one stream that are kept in memory for its subscriptions. A subscription that falls further behind
+    /// reads the store. Default: 256. Range: 2 to 2^20. Cost: about 100 bytes per event, for every stream that is subscribed to by key.
     pub fn stream_capacity(mut self, capacity: usize) -> Self {
         self.hub.stream_capacity = capacity;
         self
     }
 
-    /// The same for the subscriptions to all streams together, 4096 if nothing is said, 2 to 2^20.
+    /// Sets the number of events that are kept in memory for all subscriptions to all streams together. Default: 4096. Range: 2 to 2^20.
     pub fn all_capacity(mut self, capacity: usize) -> Self {
         self.hub.all_capacity = capacity;
         self
     }
 
-    /// How many events of one stream the bus reads at a time, 512 if nothing is said, at least 1.
+    /// Sets the maximum number of events of one stream in one read. Default: 512. Range: at least 1.
     pub fn page(mut self, events: usize) -> Self {
         self.settings.page = events;
         self
     }
 
-    /// Makes the bus. It connects in the background, starting now if this is called from inside a tokio runtime, else as soon as a
-    /// method of the bus is. Subscriptions become ready when the server has answered; see [`BusHealth`](super::BusHealth).
+    /// Builds the bus. It connects in the background: at once if this is called from inside a tokio runtime, otherwise when one of its
+    /// methods is. Subscriptions become ready when the server has answered; see [`BusHealth`](super::BusHealth).
     ///
     /// # Errors
     ///
-    /// A setting is outside its bounds, or nothing says where the server is.
+    /// [`BusError::InvalidSetting`] if a setting is out of range, or no server is set.
     pub fn start(self) -> Result<DistributedBus<E>, BusError> {
         self.check()?;
         let listen = self
             .listen
-            .ok_or_else(|| invalid("server", "not set", "a url, a pool or a listener"))?;
+            .ok_or_else(|| invalid("server", "not set", "a URL, a pool or a listener"))?;
         let counters = Arc::<Counters>::default();
         let wakeups = Arc::<Wakeups>::default();
         let runtime = Arc::new(Runtime::new());
@@ -180,43 +186,44 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             let wakeups = Arc::clone(&wakeups);
             Box::new(move || {
                 wakeups.reader.notify_one();
-                wakeups.starter.notify_one();
+                wakeups.subscription_start.notify_one();
             })
         };
-        let source = HistoryReader::new(Arc::clone(&self.store), Arc::clone(&runtime), Arc::clone(&counters));
-        let inner = Arc::new(SharedBus {
+        let history = HistoryReader::new(Arc::clone(&self.store), Arc::clone(&runtime), Arc::clone(&counters));
+        let shared = Arc::new(SharedBus {
             hub: Arc::new(Hub::new(self.hub, Arc::clone(&counters), wakeup)),
-            pages: HistoryCache::new(Arc::new(source), KEEP_HISTORY),
+            history: HistoryCache::new(Arc::new(history), KEEP_HISTORY),
             store: self.store,
             notify_queue: NotifyQueue::new(self.hub.pending_streams, Arc::clone(&counters)),
             counters,
             settings: self.settings,
-            connections: self
+            notify_pool: self
                 .pool
                 .map(WarmPool::shared)
                 .map_or_else(OnceLock::new, OnceLock::from),
             notify_url: self.notify_url,
             runtime,
-            health: HealthBoard::new(),
+            health: HealthTracker::new(),
             wakeups,
+            head_checks: HeadChecks::default(),
             watermark: tokio::sync::Mutex::new(None),
             listen,
             listener: OnceLock::new(),
             starting: Mutex::new(()),
         });
-        let _ = inner.start(); // outside a runtime: later
+        let _ = shared.start(); // outside a runtime, a later call starts it
         Ok(DistributedBus {
-            alive: Arc::new(Alive(Arc::clone(&inner))),
-            inner,
+            close_on_drop: Arc::new(CloseOnDrop(Arc::clone(&shared))),
+            shared,
         })
     }
 
-    /// As [`start`](Self::start), and waits until the listening connection stands.
+    /// Builds the bus like [`start`](Self::start), and waits until the server has acknowledged the LISTEN.
     ///
     /// # Errors
     ///
-    /// As `start`; and the first connection cannot be made, or the server does not acknowledge the LISTEN within 10 s
-    /// ([`ListenBuilder::subscribe_timeout`]). Then nothing is left behind.
+    /// The errors of `start`, and [`BusError::Listen`] if the first connection cannot be made or the server does not acknowledge the LISTEN
+    /// within 10 s ([`ListenBuilder::subscribe_timeout`]). On an error, all tasks end and all connections are closed.
     pub async fn connect(self) -> Result<DistributedBus<E>, BusError> {
         let bus = self.start()?;
         tokio::select! {
@@ -227,12 +234,12 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
     }
 
     fn check(&self) -> Result<(), BusError> {
-        let shortest = Duration::from_millis(10);
+        let minimum = Duration::from_millis(10);
         for (setting, value) in [
             ("sweep_interval", self.settings.sweep_interval),
             ("poll_interval", self.settings.poll_interval),
         ] {
-            if value < shortest {
+            if value < minimum {
                 return Err(invalid(setting, format!("{value:?}"), "at least 10 ms"));
             }
         }
@@ -273,10 +280,8 @@ fn invalid(setting: &'static str, value: impl Into<String>, bounds: &'static str
     }
 }
 
-/// One connection for bells, opened when the first one rings. None if the url is one that only the listener understands; then bells go
-/// over its connection.
-///
-/// Inside a runtime only.
+/// A pool of one connection for notifications, opened when the first one is sent. `None` if sqlx cannot parse the URL: then notifications
+/// are sent over the listening connection. Must be called from inside a runtime.
 pub(super) fn notify_pool(url: &str) -> Option<PgPool> {
     sqlx::postgres::PgPoolOptions::new()
         .max_connections(1)

@@ -1,4 +1,4 @@
-//! How the bus is doing, and since when.
+//! The health of the bus.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::bus::BusError;
 
-/// What the bus can do at present.
+/// What the bus can currently do.
 ///
 /// ```
 /// assert_ne!(doorbell::bus::BusState::Live, doorbell::bus::BusState::Polling);
@@ -15,19 +15,19 @@ use crate::bus::BusError;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum BusState {
-    /// The store has not answered yet, or it is not known yet whether doorbells will be heard.
+    /// The store or the listening connection has not answered yet.
     Starting,
-    /// Doorbells are heard: events arrive within milliseconds.
+    /// Notifications are received: events arrive within milliseconds.
     Live,
-    /// The store answers, but doorbells are not heard: events arrive within the poll interval. Nothing is lost.
+    /// The store answers, but no notifications are received: events arrive within the poll interval. No events are lost.
     Polling,
-    /// The store does not answer: nothing arrives until it does, and then everything does.
+    /// The store does not answer: no events arrive until it does. No events are lost.
     Down,
-    /// The bus is shut down; final.
+    /// The bus is shut down. This state is final.
     Closed,
 }
 
-/// How the bus is doing.
+/// The health of a bus.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -44,28 +44,28 @@ pub enum BusState {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BusHealth {
-    /// What the bus can do.
+    /// What the bus can currently do.
     pub state: BusState,
-    /// Since when.
+    /// When the bus entered this state.
     pub since: SystemTime,
-    /// What keeps it from being [`Live`](BusState::Live).
+    /// Why the bus is not [`Live`](BusState::Live).
     pub reason: Option<BusError>,
-    /// When an event last went out to a subscription of this process.
+    /// When an event was last delivered to a subscription of this process.
     pub last_delivery: Option<SystemTime>,
-    /// How long the last event that was read from the store took from being appended to going out, by the server's clock and
-    /// this machine's; zero if they disagree the other way. The `metrics` crate gets all of them, as the histogram
+    /// The time from append to delivery of the last event that was read from the store: the append by the server's clock, the delivery
+    /// by this machine's. Zero if this machine's clock is behind. With the feature `metrics`, all latencies are recorded in the histogram
     /// `doorbell_bus_append_to_delivery_seconds`.
     pub last_latency: Option<Duration>,
-    /// How full the server's queue of notifications is, from 0 to 1, as of the last sweep. When it is full, nobody can ring; some session in
-    /// the cluster listens and does not read.
+    /// The usage of the server's notification queue at the last sweep, from 0 to 1. It grows while a listening session of any database
+    /// does not read its notifications. When the queue is full, every NOTIFY fails.
     pub notification_queue_usage: Option<f64>,
-    /// Events that were published without being in the store.
+    /// The value of [`BusStats::unpersisted`](crate::bus::BusStats::unpersisted).
     pub unpersisted: u64,
 }
 
-/// What is known of the two ends.
+/// The last answers of the store and of the listening connection.
 #[derive(Default)]
-struct Ends {
+struct Answers {
     store_answered: bool,
     store: Option<BusError>,
     listener_answered: bool,
@@ -74,17 +74,18 @@ struct Ends {
     closed: bool,
 }
 
-pub(super) struct HealthBoard {
-    ends: Mutex<Ends>,
-    shown: watch::Sender<BusHealth>,
+/// Derives the health of the bus from what its tasks report.
+pub(super) struct HealthTracker {
+    answers: Mutex<Answers>,
+    health: watch::Sender<BusHealth>,
     last_delivery: Mutex<(Option<SystemTime>, Option<Duration>)>,
 }
 
-impl HealthBoard {
+impl HealthTracker {
     pub(super) fn new() -> Self {
         Self {
-            ends: Mutex::default(),
-            shown: watch::Sender::new(BusHealth {
+            answers: Mutex::default(),
+            health: watch::Sender::new(BusHealth {
                 state: BusState::Starting,
                 since: SystemTime::now(),
                 reason: None,
@@ -98,16 +99,16 @@ impl HealthBoard {
     }
 
     pub(super) fn read(&self) -> BusHealth {
-        let mut health = self.shown.borrow().clone();
+        let mut health = self.health.borrow().clone();
         (health.last_delivery, health.last_latency) = *self.last_delivery.lock();
         health
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<BusHealth> {
-        self.shown.subscribe()
+        self.health.subscribe()
     }
 
-    /// An event has gone out; with when it was appended, if it was read from the store.
+    /// An event was delivered. `appended_at` is known if it was read from the store.
     pub(super) fn delivered(&self, appended_at: Option<SystemTime>) {
         let now = SystemTime::now();
         let latency = appended_at.map(|appended_at| now.duration_since(appended_at).unwrap_or_default());
@@ -120,62 +121,62 @@ impl HealthBoard {
     }
 
     pub(super) fn queue_usage(&self, usage: f64) {
-        self.shown.send_if_modified(|shown| {
-            shown.notification_queue_usage = Some(usage);
+        self.health.send_if_modified(|health| {
+            health.notification_queue_usage = Some(usage);
             false
         });
     }
 
     pub(super) fn store_answered(&self) {
-        self.update(|ends| {
-            ends.store_answered = true;
-            ends.store = None;
+        self.update(|answers| {
+            answers.store_answered = true;
+            answers.store = None;
         });
     }
 
     pub(super) fn store_failed(&self, error: BusError) {
-        self.update(|ends| ends.store = Some(error));
+        self.update(|answers| answers.store = Some(error));
     }
 
     pub(super) fn listener(&self, listening: bool, reason: Option<BusError>) {
-        self.update(|ends| {
-            ends.listener_answered |= listening || reason.is_some();
-            ends.listening = listening;
-            ends.listener = reason;
+        self.update(|answers| {
+            answers.listener_answered |= listening || reason.is_some();
+            answers.listening = listening;
+            answers.listener = reason;
         });
     }
 
     pub(super) fn closed(&self) {
-        self.update(|ends| ends.closed = true);
+        self.update(|answers| answers.closed = true);
     }
 
-    fn update(&self, change: impl FnOnce(&mut Ends)) {
-        let mut ends = self.ends.lock();
-        change(&mut ends);
-        let (state, reason) = if ends.closed {
+    fn update(&self, change: impl FnOnce(&mut Answers)) {
+        let mut answers = self.answers.lock();
+        change(&mut answers);
+        let (state, reason) = if answers.closed {
             (BusState::Closed, None)
-        } else if let Some(error) = &ends.store {
+        } else if let Some(error) = &answers.store {
             (BusState::Down, Some(error.clone()))
-        } else if !ends.store_answered || !ends.listener_answered {
-            (BusState::Starting, ends.listener.clone())
-        } else if ends.listening {
+        } else if !answers.store_answered || !answers.listener_answered {
+            (BusState::Starting, answers.listener.clone())
+        } else if answers.listening {
             (BusState::Live, None)
         } else {
-            (BusState::Polling, ends.listener.clone())
+            (BusState::Polling, answers.listener.clone())
         };
-        self.shown.send_if_modified(|shown| {
-            let changed = shown.state != state;
+        self.health.send_if_modified(|health| {
+            let changed = health.state != state;
             if changed {
-                shown.since = SystemTime::now();
+                health.since = SystemTime::now();
                 match &reason {
                     Some(reason) => {
-                        tracing::warn!(from = ?shown.state, to = ?state, %reason, "the event bus has changed its state")
+                        tracing::warn!(from = ?health.state, to = ?state, %reason, "event bus state changed")
                     }
-                    None => tracing::info!(from = ?shown.state, to = ?state, "the event bus has changed its state"),
+                    None => tracing::info!(from = ?health.state, to = ?state, "event bus state changed"),
                 }
             }
-            shown.state = state;
-            shown.reason = reason;
+            health.state = state;
+            health.reason = reason;
             changed
         });
     }

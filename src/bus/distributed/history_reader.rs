@@ -1,4 +1,4 @@
-//! History for subscriptions that are behind: read by the bus's own tasks, few at a time, until it succeeds.
+//! Reads history for subscriptions that are behind: in tasks of the bus, few at a time, and until the read succeeds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::bus::stats::Counters;
 use crate::pg::backoff::Retry;
 use crate::store::{Page, Store};
 
-/// Reads of the history at a time. Live reads have a connection of the pool for themselves.
-const AT_A_TIME: usize = 2;
+/// The maximum number of concurrent history reads. A pool of three connections then has one left for live reads.
+const CONCURRENT_READS: usize = 2;
 
 pub(super) struct HistoryReader<E: StreamEvent> {
     store: Arc<dyn Store<E>>,
@@ -28,7 +28,7 @@ impl<E: StreamEvent> HistoryReader<E> {
         Self {
             store,
             runtime,
-            permits: Arc::new(Semaphore::new(AT_A_TIME)),
+            permits: Arc::new(Semaphore::new(CONCURRENT_READS)),
             counters,
         }
     }
@@ -52,7 +52,7 @@ impl<E: StreamEvent> HistorySource<E> for HistoryReader<E> {
                 };
                 let read = tokio::select! {
                     read = read => read,
-                    () = answer.closed() => return, // nobody waits any more
+                    () = answer.closed() => return, // no subscription waits for it any more
                 };
                 match read {
                     Some(Ok(page)) => {
@@ -61,7 +61,7 @@ impl<E: StreamEvent> HistorySource<E> for HistoryReader<E> {
                     }
                     Some(Err(error)) => {
                         counters.failed_reads.add(1);
-                        tracing::debug!(stream = &*key, after, %error, "history could not be read, trying again");
+                        tracing::debug!(stream = &*key, after, %error, "failed to read history, retrying");
                         backoff.wait().await;
                     }
                     None => return,

@@ -1,6 +1,7 @@
-//! The bus of a cluster: a doorbell over the durable store.
+//! The event bus of a cluster: delivers the events of a durable store, and learns of new ones by notifications.
 
 mod builder;
+mod head_checks;
 mod health;
 mod history_divergence;
 mod history_reader;
@@ -12,6 +13,7 @@ mod runtime;
 mod shared;
 mod subscription_start;
 mod sweeper;
+mod wakeups;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,20 +31,21 @@ use crate::listen::ListenState;
 pub use crate::store::DEFAULT_CHANNEL;
 use crate::store::{Record, Store, check_stream_key};
 
-/// An event bus for any number of processes: events are in the durable store, and a NOTIFY is only the doorbell that says so.
+/// An event bus for any number of processes. Events are in a durable store; Postgres notifications tell the processes of new ones.
 ///
-/// One connection per process listens, whatever the number of subscriptions; one read of the store serves them all, and
-/// streams that nobody here subscribes to are not read. A doorbell that is lost, by a crash, an outage or a pooler, costs time and never
-/// an event: on every reconnect and on a timer the bus looks in the store for what it was not told.
+/// One connection per process listens, and one read of the store serves every subscription of the process. Streams without a
+/// subscription are not read. A notification that is lost, by a crash, an outage or a pooler, only delays its event: after each reconnect
+/// and at an interval, the bus sweeps the store for events that no notification has named.
 ///
-/// Handles are cheap to clone. When the last one is dropped, or [`shutdown`](Self::shutdown) is called, subscriptions end. Only
-/// `shutdown` still sends the bells that are waiting; without it the last events reach other processes by their sweep.
+/// Handles are cheap to clone. When the last handle is dropped, or [`shutdown`](Self::shutdown) is called, subscriptions end. Only
+/// `shutdown` sends the notifications that are still queued; otherwise the last events reach other processes by their sweeps.
 ///
 /// # Runtime
 ///
-/// The bus lives on the tokio runtime from inside which it is first called; it ends with it. Outside a runtime it can be made with
-/// [`new`](Self::new), subscribed to and published on: everything waits until a call comes from inside one ([`start`](Self::start)
-/// is such a call). Subscriptions can be polled on any executor, and so can everything that is awaited once the bus has started.
+/// The tasks of the bus run on the tokio runtime from which it is first called, and the bus ends with that runtime. Outside a runtime a
+/// bus can be created with [`new`](Self::new), subscribed to and published on. It connects when it is first called from inside a runtime,
+/// for example by [`start`](Self::start). Subscriptions can be polled on any executor, and so can the bus's async methods once it has
+/// started.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -64,14 +67,14 @@ use crate::store::{Record, Store, check_stream_key};
 /// # Ok(()) }
 /// ```
 pub struct DistributedBus<E: StreamEvent = FleetEvent> {
-    inner: Arc<SharedBus<E>>,
-    alive: Arc<Alive<E>>,
+    shared: Arc<SharedBus<E>>,
+    close_on_drop: Arc<CloseOnDrop<E>>,
 }
 
-/// Closes the bus with the last handle.
-struct Alive<E: StreamEvent>(Arc<SharedBus<E>>);
+/// Closes the bus when the last handle is dropped.
+struct CloseOnDrop<E: StreamEvent>(Arc<SharedBus<E>>);
 
-impl<E: StreamEvent> Drop for Alive<E> {
+impl<E: StreamEvent> Drop for CloseOnDrop<E> {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -80,23 +83,23 @@ impl<E: StreamEvent> Drop for Alive<E> {
 impl<E: StreamEvent> Clone for DistributedBus<E> {
     fn clone(&self) -> Self {
         Self {
-            inner: Arc::clone(&self.inner),
-            alive: Arc::clone(&self.alive),
+            shared: Arc::clone(&self.shared),
+            close_on_drop: Arc::clone(&self.close_on_drop),
         }
     }
 }
 
 impl DistributedBus {
-    /// A bus for [`FleetEvent`]s: connects to the server for doorbells, and returns when it listens.
+    /// Creates a bus for [`FleetEvent`]s, connects to the server, and returns when the bus listens for notifications.
     ///
-    /// Opens one connection that listens and, for the first bell, one that rings; the store has its own. For events of another type
-    /// there is `DistributedBus::builder(store).url(url).connect()`.
+    /// Opens one connection for listening and, when the first notification is sent, one for notifications. The store has its own
+    /// connections. For another event type use `DistributedBus::builder(store).url(url).connect()`.
     ///
     /// # Errors
     ///
-    /// The first connection cannot be made, or the server does not acknowledge the LISTEN within 10 s. To keep trying instead, take
-    /// [`new`](Self::new), or [`start`](DistributedBusBuilder::start) of the builder. The store is not asked for anything: whether it is
-    /// ready, [`PostgresStore::check_migrated`](crate::store::PostgresStore::check_migrated) says.
+    /// [`BusError::Listen`] if the first connection cannot be made, or the server does not acknowledge the LISTEN within 10 s. To retry in
+    /// the background instead, use [`new`](Self::new) or [`DistributedBusBuilder::start`]. This does not query the store; check its tables
+    /// with [`PostgresStore::check_migrated`](crate::store::PostgresStore::check_migrated).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -106,15 +109,15 @@ impl DistributedBus {
     ///
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
     /// let refused = DistributedBus::connect("postgres://localhost:1/nowhere", Arc::new(MemoryStore::new())).await;
-    /// assert!(refused.unwrap_err().to_string().starts_with("the bus does not hear doorbells"));
+    /// assert!(refused.unwrap_err().to_string().starts_with("the bus receives no notifications"));
     /// # });
     /// ```
     pub async fn connect(url: &str, store: Arc<dyn Store>) -> Result<Self, BusError> {
         Self::builder(store).url(url).connect().await
     }
 
-    /// A bus for [`FleetEvent`]s that rings through `pool`, and listens on a connection of its own with the pool's options. Connects in
-    /// the background.
+    /// Creates a bus for [`FleetEvent`]s that sends notifications through `pool`, and listens on a separate connection with the pool's
+    /// options. Connects in the background.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -139,7 +142,7 @@ impl DistributedBus {
 }
 
 impl<E: StreamEvent> DistributedBus<E> {
-    /// A bus for any events, with settings.
+    /// Returns a builder for a bus with other settings or another event type.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -155,11 +158,12 @@ impl<E: StreamEvent> DistributedBus<E> {
         DistributedBusBuilder::new(store)
     }
 
-    /// Starts the bus's tasks, if nothing has yet. Every method does so by itself when called inside a runtime.
+    /// Starts the tasks of the bus, unless they run. Every other method does this too when it is called from inside a runtime.
     ///
     /// # Errors
     ///
-    /// [`BusError::NoRuntime`]: this is not inside a tokio runtime.
+    /// - [`BusError::NoRuntime`] if this is called from outside a tokio runtime.
+    /// - [`BusError::Closed`] if the bus is shut down.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -172,27 +176,27 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// assert!(matches!(bus.start(), Err(BusError::NoRuntime)));
     /// ```
     pub fn start(&self) -> Result<(), BusError> {
-        if self.inner.runtime.is_closed() {
+        if self.shared.runtime.is_closed() {
             return Err(BusError::Closed);
         }
-        self.inner.start()
+        self.shared.start()
     }
 
     /// Completes when the server has acknowledged the LISTEN.
     pub(super) async fn listening(&self) -> Result<(), BusError> {
         self.start()?;
-        let inner = Arc::clone(&self.inner);
-        let listening = self.inner.runtime.run(async move {
-            let listener = inner.listener()?;
-            drop(listener.subscribe(&inner.settings.channel).await?);
+        let shared = Arc::clone(&self.shared);
+        let listening = self.shared.runtime.run(async move {
+            let listener = shared.listener()?;
+            drop(listener.subscribe(&shared.settings.channel).await?);
             Ok(())
         });
         listening.await.unwrap_or(Err(BusError::Closed))
     }
 
-    /// Completes when the listening connection was tried and could not be made; with why.
+    /// Completes with the reason when the first attempt to make the listening connection has failed.
     async fn first_failure(&self) -> BusError {
-        let Ok(listener) = self.inner.listener() else {
+        let Ok(listener) = self.shared.listener() else {
             return std::future::pending().await;
         };
         let mut changes = listener.health_changes();
@@ -209,14 +213,15 @@ impl<E: StreamEvent> DistributedBus<E> {
         }
     }
 
-    /// As [`subscribe_all`](EventBus::subscribe_all), and returns when the subscription is ready: every event that is committed from
-    /// now on will be delivered, and so will an event that was appended before and whose doorbell rings after.
+    /// Subscribes like [`subscribe_all`](EventBus::subscribe_all), and returns when the subscription is ready. It delivers every event that
+    /// is committed from then on, and also events that were appended before if their notification comes after.
+    ///
+    /// This waits for as long as the store does not answer or lacks its tables; [`health`](Self::health) then reports the reason.
     ///
     /// # Errors
     ///
-    /// The listening connection cannot be made, or the server does not acknowledge the LISTEN (a standby does not, and behind a pooler in transaction mode it would be in vain). Use
-    /// `subscribe_all` for a subscription that starts with polling then. A store that does not answer, or that lacks its tables, is no
-    /// error: this waits until it does, and [`health`](Self::health) says for what.
+    /// [`BusError::Listen`] if the listening connection cannot be made, or the server does not acknowledge the LISTEN. That is the case on a
+    /// standby and behind a pooler in transaction mode: use `subscribe_all` there, which starts with polling.
     ///
     /// ```no_run
     /// # async fn example(bus: doorbell::bus::DistributedBus) -> Result<(), doorbell::bus::BusError> {
@@ -233,14 +238,14 @@ impl<E: StreamEvent> DistributedBus<E> {
         Ok(subscription)
     }
 
-    /// As [`subscribe`](EventBus::subscribe), but starting after event number `after`, with what the store holds from there on: history
-    /// and live events without a gap and without repetition.
+    /// Like [`subscribe`](EventBus::subscribe), but starts after event number `after`: delivers the later events of the store, then live
+    /// events, without a gap and without repetition.
     ///
     /// ```no_run
     /// # use doorbell::bus::DistributedBus;
     /// # fn example(bus: DistributedBus) {
     /// let from_the_beginning = bus.subscribe_from("agent-1", 0);
-    /// let after_what_i_had = bus.subscribe_from("agent-1", 41);
+    /// let after_number_41 = bus.subscribe_from("agent-1", 41);
     /// # }
     /// ```
     #[must_use]
@@ -248,7 +253,7 @@ impl<E: StreamEvent> DistributedBus<E> {
         self.subscribe_with(stream_key, SubscribeOptions::new().after(after))
     }
 
-    /// As [`subscribe`](EventBus::subscribe), with options.
+    /// Like [`subscribe`](EventBus::subscribe), with options.
     ///
     /// ```no_run
     /// # use doorbell::bus::{DistributedBus, OnSlow, SubscribeOptions};
@@ -259,12 +264,12 @@ impl<E: StreamEvent> DistributedBus<E> {
     #[must_use]
     pub fn subscribe_with(&self, stream_key: &str, options: SubscribeOptions) -> BusSubscription<E> {
         match check_stream_key(stream_key) {
-            Ok(()) => self.subscription(self.inner.hub.attach_one(stream_key), options),
+            Ok(()) => self.subscription(self.shared.hub.attach_one(stream_key), options),
             Err(error) => BusSubscription::refused(error.into()),
         }
     }
 
-    /// As [`subscribe_all`](EventBus::subscribe_all), with options.
+    /// Like [`subscribe_all`](EventBus::subscribe_all), with options.
     ///
     /// ```no_run
     /// # use doorbell::bus::{DistributedBus, OnSlow, SubscribeOptions};
@@ -274,37 +279,40 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// ```
     #[must_use]
     pub fn subscribe_all_with(&self, options: SubscribeOptions) -> BusSubscription<E> {
-        self.subscription(self.inner.hub.attach_all(), options)
+        self.subscription(self.shared.hub.attach_all(), options)
     }
 
     fn subscription(&self, attached: Result<Attached<E>, BusError>, options: SubscribeOptions) -> BusSubscription<E> {
-        let _ = self.start(); // outside a runtime: later
-        let (hub, pages) = (Arc::clone(&self.inner.hub), Arc::clone(&self.inner.pages));
-        if let (
-            Ok(Attached {
-                stream: Some(stream), ..
-            }),
-            Some(_),
-        ) = (&attached, options.after)
+        let _ = self.start(); // outside a runtime, a later call starts it
+        let attached = match attached {
+            Ok(attached) => attached,
+            Err(error) => return BusSubscription::refused(error),
+        };
+        let shared = &self.shared;
+        if let (Some(stream), Some(_)) = (&attached.stream, options.after)
+            && shared.hub.is_started(stream)
         {
-            hub.check(stream);
+            shared.head_checks.request(stream);
+            shared.wakeups.subscription_start.notify_one();
         }
-        match attached {
-            Ok(attached) => BusSubscription::new(hub, pages, attached, options.after, options.on_slow),
-            Err(error) => BusSubscription::refused(error),
-        }
+        let (hub, history) = (Arc::clone(&shared.hub), Arc::clone(&shared.history));
+        BusSubscription::new(hub, history, attached, options.after, options.on_slow)
     }
 
-    /// Appends an event to the store, rings for it, and returns it with its number. When this returns the event is durable. Subscribers
-    /// in this process get it without a read; the doorbell for the others goes out right after.
+    /// Appends an event to the store, delivers it in this process, queues a notification for the others, and returns the event with its
+    /// number. When this returns, the event is durable. Subscriptions of this process get it without a read of the store.
     ///
-    /// Cancel-safe as far as can be: dropped before it completes, the event is appended and delivered, or neither; which, only
-    /// the store knows, and the bell may be left to the sweep.
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before it completes, the event may or may not be appended. If it is, it is delivered, possibly only by
+    /// the next sweep.
     ///
     /// # Errors
     ///
-    /// What the store says; the event is not appended then, unless that is [`Unavailable`](crate::store::StoreError::Unavailable), which
-    /// leaves it open.
+    /// - [`BusError::Store`] if the store returned an error. The event is not appended, except that after
+    ///   [`StoreError::Unavailable`](crate::store::StoreError::Unavailable) it may be.
+    /// - [`BusError::Closed`] if the bus is shut down.
+    /// - [`BusError::NoRuntime`] if the bus has no runtime, or its runtime has shut down.
     ///
     /// ```no_run
     /// # use doorbell::bus::{BusError, DistributedBus, FleetEvent};
@@ -315,18 +323,18 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// ```
     pub async fn append_and_publish(&self, event: E) -> Result<E, BusError> {
         let _ = self.start();
-        if self.inner.runtime.is_closed() {
+        if self.shared.runtime.is_closed() {
             return Err(BusError::Closed);
         }
-        let store = Arc::clone(&self.inner.store);
-        let append = self.inner.runtime.run(async move { store.append_record(event).await });
+        let store = Arc::clone(&self.shared.store);
+        let append = self.shared.runtime.run(async move { store.append_record(event).await });
         let record = append.await.ok_or(BusError::NoRuntime)??;
-        self.announce(std::slice::from_ref(&record));
+        self.deliver_and_notify(std::slice::from_ref(&record));
         decoded(record)
     }
 
-    /// Appends several events, of one or more streams, and rings once for each stream. All or none are appended, where the store
-    /// can do that; [`PostgresStore`](crate::store::PostgresStore) can, in one round trip.
+    /// Appends several events, of one or more streams, and queues one notification per stream. Appends all events or none if the store
+    /// supports it. [`PostgresStore`](crate::store::PostgresStore) does, in one round trip.
     ///
     /// # Errors
     ///
@@ -342,38 +350,38 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// ```
     pub async fn append_batch_and_publish(&self, events: Vec<E>) -> Result<Vec<E>, BusError> {
         let _ = self.start();
-        if self.inner.runtime.is_closed() {
+        if self.shared.runtime.is_closed() {
             return Err(BusError::Closed);
         }
-        let store = Arc::clone(&self.inner.store);
+        let store = Arc::clone(&self.shared.store);
         let append = self
-            .inner
+            .shared
             .runtime
             .run(async move { store.append_records(events).await });
         let records = append.await.ok_or(BusError::NoRuntime)??;
-        self.announce(&records);
+        self.deliver_and_notify(&records);
         records.into_iter().map(decoded).collect()
     }
 
-    /// Delivers here, and rings for the others.
-    fn announce(&self, records: &[Record<E>]) {
-        let inner = &self.inner;
+    /// Delivers appended events in this process, and queues notifications for the others.
+    fn deliver_and_notify(&self, records: &[Record<E>]) {
+        let shared = &self.shared;
         for record in records {
             let Ok(event) = &record.event else { continue };
-            if inner.wakeups.is_in_doubt() {
-                // Its number may follow on another history than the one that was delivered.
-                inner.hub.announced(event.stream_key(), record.seq..=record.seq);
-            } else if inner.hub.enqueue(event.stream_key(), record) {
-                inner.counters.events_delivered.add(1);
-                inner.counters.events_local.add(1);
-                inner.health.delivered(None);
+            if shared.wakeups.needs_history_check() {
+                // The event may belong to another history than the delivered ones, so it is read after the check.
+                shared.hub.on_notification(event.stream_key(), record.seq..=record.seq);
+            } else if shared.hub.enqueue(event.stream_key(), record) {
+                shared.counters.events_delivered.add(1);
+                shared.counters.events_local.add(1);
+                shared.health.delivered(None);
             }
-            inner.notify_queue.ring(event.stream_key(), record.seq..=record.seq);
+            shared.notify_queue.push(event.stream_key(), record.seq..=record.seq);
         }
-        inner.hub.flush();
+        shared.hub.flush();
     }
 
-    /// How the bus is doing.
+    /// Returns the health of the bus.
     ///
     /// ```no_run
     /// # fn example(bus: doorbell::bus::DistributedBus) {
@@ -383,12 +391,12 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// ```
     #[must_use]
     pub fn health(&self) -> BusHealth {
-        let mut health = self.inner.health.read();
-        health.unpersisted = self.inner.counters.unpersisted.get();
+        let mut health = self.shared.health.read();
+        health.unpersisted = self.shared.counters.unpersisted.get();
         health
     }
 
-    /// Follows the changes of [`BusHealth::state`].
+    /// Returns a receiver that is notified when [`BusHealth::state`] changes.
     ///
     /// ```no_run
     /// # use doorbell::bus::BusState;
@@ -399,10 +407,10 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// ```
     #[must_use]
     pub fn health_changes(&self) -> watch::Receiver<BusHealth> {
-        self.inner.health.changes()
+        self.shared.health.changes()
     }
 
-    /// What the bus has done so far.
+    /// Returns the counters of the bus.
     ///
     /// ```no_run
     /// # fn example(bus: doorbell::bus::DistributedBus) {
@@ -412,11 +420,10 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> BusStats {
-        self.inner.counters.read()
+        self.shared.counters.read()
     }
 
-    /// What the listening connection has done so far: connects, failures, notifications. None before the bus has
-    /// [started](Self::start).
+    /// Returns the counters of the listening connection, or `None` if the bus has not [started](Self::start).
     ///
     /// ```no_run
     /// # fn example(bus: doorbell::bus::DistributedBus) {
@@ -425,11 +432,11 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// ```
     #[must_use]
     pub fn listen_stats(&self) -> Option<crate::listen::ListenStats> {
-        self.inner.listener().ok().map(crate::listen::ListenMultiplexer::stats)
+        self.shared.listener().ok().map(crate::listen::ListenMultiplexer::stats)
     }
 
-    /// Sends the bells that are waiting, for a second at most, then ends subscriptions and tasks and closes the connections.
-    /// Other handles find the bus [closed](BusError::Closed).
+    /// Shuts the bus down: sends the queued notifications, for at most 1 s, then ends subscriptions and tasks and closes the bus's
+    /// connections. Other handles of the bus then return [`BusError::Closed`].
     ///
     /// ```no_run
     /// # async fn example(bus: doorbell::bus::DistributedBus) {
@@ -437,26 +444,26 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// # }
     /// ```
     pub async fn shutdown(&self) {
-        const LAST_BELLS: Duration = Duration::from_secs(1);
-        let inner = Arc::clone(&self.inner);
+        const LAST_NOTIFICATIONS: Duration = Duration::from_secs(1);
+        let shared = Arc::clone(&self.shared);
         let end = async move {
-            let batch = inner.notify_queue.take();
-            if !batch.is_empty() && !inner.runtime.is_closed() {
-                let _ = tokio::time::timeout(LAST_BELLS, notifier::send(&inner, &batch.payloads())).await;
+            let batch = shared.notify_queue.take();
+            if !batch.is_empty() && !shared.runtime.is_closed() {
+                let _ = tokio::time::timeout(LAST_NOTIFICATIONS, notifier::send(&shared, &batch.payloads())).await;
             }
-            inner.close();
-            if let Ok(listener) = inner.listener() {
+            shared.close();
+            if let Ok(listener) = shared.listener() {
                 listener.shutdown().await;
             }
-            inner.runtime.ended().await;
+            shared.runtime.ended().await;
         };
-        if self.inner.runtime.run(end).await.is_none() {
-            self.inner.close(); // it has never started, or its runtime is gone
+        if self.shared.runtime.run(end).await.is_none() {
+            self.shared.close(); // the bus has not started, or its runtime has shut down
         }
     }
 }
 
-/// An event that was appended just now.
+/// The event of a record that was just appended.
 fn decoded<E: StreamEvent>(record: Record<E>) -> Result<E, BusError> {
     record
         .event
@@ -464,19 +471,20 @@ fn decoded<E: StreamEvent>(record: Record<E>) -> Result<E, BusError> {
 }
 
 impl<E: StreamEvent> EventBus<E> for DistributedBus<E> {
-    /// Rings for an event that the store holds. Takes a lock for a moment and returns; the bell goes out in the background, merged
-    /// with others of its stream. An event without a number, or with a key that cannot name a stream, is
-    /// [counted](BusStats::unpersisted) and dropped; use [`append_and_publish`](DistributedBus::append_and_publish) for what is not
-    /// in the store.
+    /// Delivers an event that is in the store: reads it for subscriptions of this process, and queues a notification for the others. Takes
+    /// a short lock and never waits; the notification is sent in the background, together with others.
+    ///
+    /// An event without a number, or with an invalid key, is dropped and counted in [`BusStats::unpersisted`]. To append an event, use
+    /// [`append_and_publish`](DistributedBus::append_and_publish).
     fn publish(&self, event: E) {
         let _ = self.start();
         let (key, seq) = (event.stream_key(), event.seq());
         if seq == 0 || check_stream_key(key).is_err() {
-            self.inner.counters.unpersisted.add(1);
+            self.shared.counters.unpersisted.add(1);
             return;
         }
-        self.inner.hub.announced(key, seq..=seq);
-        self.inner.notify_queue.ring(key, seq..=seq);
+        self.shared.hub.on_notification(key, seq..=seq);
+        self.shared.notify_queue.push(key, seq..=seq);
     }
 
     fn subscribe(&self, stream_key: &str) -> BusSubscription<E> {
@@ -491,9 +499,9 @@ impl<E: StreamEvent> EventBus<E> for DistributedBus<E> {
 impl<E: StreamEvent> fmt::Debug for DistributedBus<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DistributedBus")
-            .field("state", &self.inner.health.read().state)
-            .field("streams", &self.inner.hub.streams())
-            .field("subscriptions", &self.inner.hub.subscriptions())
+            .field("state", &self.shared.health.read().state)
+            .field("streams", &self.shared.hub.streams())
+            .field("subscriptions", &self.shared.hub.subscriptions())
             .finish_non_exhaustive()
     }
 }

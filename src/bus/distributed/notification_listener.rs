@@ -1,20 +1,19 @@
-//! Hears notifications. Never waits for the store or a subscriber, so that the listening connection is always read.
+//! Receives notifications. Never waits for the store or for a subscriber, so the listening connection is always read.
 
 use std::sync::Arc;
 
 use super::shared::SharedBus;
 use crate::bus::StreamEvent;
-use crate::bus::hub::Announced;
+use crate::bus::hub::NotificationOutcome;
 use crate::bus::payload;
-use crate::listen::{ListenItem, ListenMultiplexer};
+use crate::listen::{ListenError, ListenItem, ListenMultiplexer};
 
-pub(super) async fn listen<E: StreamEvent>(inner: Arc<SharedBus<E>>, listener: ListenMultiplexer) {
-    let mut notifications = match listener.subscribe_lazy(&inner.settings.channel) {
-        Ok(doorbells) => doorbells,
+pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>, listener: ListenMultiplexer) {
+    let mut notifications = match listener.subscribe_lazy(&shared.settings.channel) {
+        Ok(notifications) => notifications,
         Err(error) => {
-            inner
-                .health
-                .listener(false, Some(crate::listen::ListenError::from(error).into()));
+            let error = ListenError::from(error).into();
+            shared.health.listener(false, Some(error));
             return;
         }
     };
@@ -22,22 +21,20 @@ pub(super) async fn listen<E: StreamEvent>(inner: Arc<SharedBus<E>>, listener: L
     let mut was_listening = false;
     loop {
         let health = changes.latest();
-        let listening = health.is_listening();
-        inner.health.listener(listening, health.reason.map(Into::into));
-        if listening != was_listening {
-            was_listening = listening;
-            if listening {
-                inner.store.on_reconnect();
+        let is_listening = health.is_listening();
+        shared.health.listener(is_listening, health.reason.map(Into::into));
+        if is_listening != was_listening {
+            was_listening = is_listening;
+            if is_listening {
+                shared.store.on_reconnect();
             }
-            inner.wakeups.away();
+            shared.wakeups.request_history_check();
         }
         tokio::select! {
             item = notifications.recv() => match item {
-                Some(ListenItem::Notification(notification)) => receive(&inner, notification.payload()),
-                Some(_) => {
-                    // Reconnected, or too slow: there may have been notifications.
-                    inner.wakeups.away();
-                }
+                Some(ListenItem::Notification(notification)) => receive(&shared, notification.payload()),
+                // Reconnected or lagged: notifications may be lost, and the server may be another one.
+                Some(_) => shared.wakeups.request_history_check(),
                 None => return,
             },
             change = changes.changed() => if change.is_none() { return },
@@ -45,19 +42,19 @@ pub(super) async fn listen<E: StreamEvent>(inner: Arc<SharedBus<E>>, listener: L
     }
 }
 
-fn receive<E: StreamEvent>(inner: &SharedBus<E>, payload: &str) {
-    inner.counters.notifications_received.add(1);
+fn receive<E: StreamEvent>(shared: &SharedBus<E>, payload: &str) {
+    shared.counters.notifications_received.add(1);
     let (ranges, invalid) = payload::parse(payload);
     for range in ranges {
-        if inner.hub.announced(range.stream_key, range.seqs) == Announced::NotSubscribed {
-            inner.counters.notifications_ignored.add(1);
+        if shared.hub.on_notification(range.stream_key, range.seqs) == NotificationOutcome::NotSubscribed {
+            shared.counters.notifications_ignored.add(1);
         }
     }
     if invalid > 0 {
         if payload != payload::SWEEP_REQUEST {
-            inner.counters.notifications_invalid.add(invalid as u64);
+            shared.counters.notifications_invalid.add(invalid as u64);
         }
-        inner.hub.want_sweep();
-        inner.wakeups.sweeper.notify_one();
+        shared.hub.request_sweep();
+        shared.wakeups.sweeper.notify_one();
     }
 }

@@ -1,4 +1,4 @@
-//! Sends the doorbells, off every caller's path.
+//! Sends the queued notifications, so that no caller waits for the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,59 +11,60 @@ use crate::pg::backoff::Retry;
 use crate::pg::quote::push_literal;
 use crate::store::StoreError;
 
-/// How long a bell waits for a connection of the pool, before it goes over the listening connection.
-const POOL_PATIENCE: Duration = Duration::from_millis(50);
+/// How long to wait for a connection of the pool before using the listening connection.
+const POOL_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How long the server may take. Longer than the lock timeout, so that a busy queue is told from a dead server.
-const SERVER_PATIENCE: Duration = Duration::from_secs(3);
+/// How long to wait for the server. Longer than the lock timeout, to tell a busy notification queue from a dead server.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a bell waits behind somebody else's commit: notifications are queued one commit at a time, in the whole cluster.
+/// How long to wait for commits of other sessions: the server adds notifications to its queue one commit at a time, over all databases.
 const LOCK_TIMEOUT: &str = "1s";
 
-/// Keeps bells apart: one that comes soon after another waits for its turn, and takes along what comes meanwhile.
-struct Pace {
-    spacing: Duration,
-    due: Instant,
+/// Keeps a minimum interval between notifications. What is queued during the interval is sent together.
+struct Pacer {
+    interval: Duration,
+    next: Instant,
 }
 
-impl Pace {
-    fn new(spacing: Duration) -> Self {
+impl Pacer {
+    fn new(interval: Duration) -> Self {
         Self {
-            spacing,
-            due: Instant::now(),
+            interval,
+            next: Instant::now(),
         }
     }
 
-    /// Not slept through in advance: the runtime's clock ticks in milliseconds, and would hold up the bell that comes in time.
-    async fn turn(&self) {
-        if Instant::now() < self.due {
-            tokio::time::sleep_until(self.due).await;
+    /// Called when there is something to send, and not right after the last send: tokio's clock has a resolution of a millisecond, so
+    /// sleeping in advance would delay a notification that comes after the interval.
+    async fn wait(&self) {
+        if Instant::now() < self.next {
+            tokio::time::sleep_until(self.next).await;
         }
     }
 
-    fn rings(&mut self) {
-        self.due = Instant::now() + self.spacing;
+    fn sent(&mut self) {
+        self.next = Instant::now() + self.interval;
     }
 }
 
-pub(super) async fn ring<E: StreamEvent>(inner: Arc<SharedBus<E>>) {
+pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_secs(1));
-    let mut pace = Pace::new(inner.settings.notify_interval);
+    let mut pacer = Pacer::new(shared.settings.notify_interval);
     loop {
-        inner.notify_queue.arrived().await;
-        while !inner.notify_queue.is_empty() {
-            pace.turn().await;
-            let batch = inner.notify_queue.take();
-            pace.rings();
+        shared.notify_queue.pushed().await;
+        while !shared.notify_queue.is_empty() {
+            pacer.wait().await;
+            let batch = shared.notify_queue.take();
+            pacer.sent();
             let payloads = batch.payloads();
-            match send(&inner, &payloads).await {
+            match send(&shared, &payloads).await {
                 Ok(()) => {
-                    inner.counters.notifications_sent.add(payloads.len() as u64);
+                    shared.counters.notifications_sent.add(payloads.len() as u64);
                     backoff.reset();
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a doorbell could not be rung, trying again");
-                    inner.notify_queue.put_back(batch);
+                    tracing::debug!(%error, "failed to send notifications, retrying");
+                    shared.notify_queue.put_back(batch);
                     backoff.wait().await;
                 }
             }
@@ -71,37 +72,38 @@ pub(super) async fn ring<E: StreamEvent>(inner: Arc<SharedBus<E>>) {
     }
 }
 
-pub(super) async fn send<E: StreamEvent>(inner: &SharedBus<E>, payloads: &[String]) -> Result<(), BusError> {
-    if let Some(connections) = inner.connections.get()
-        && let Ok(Ok(mut connection)) = timeout(POOL_PATIENCE, connections.acquire()).await
+pub(super) async fn send<E: StreamEvent>(shared: &SharedBus<E>, payloads: &[String]) -> Result<(), BusError> {
+    if let Some(pool) = shared.notify_pool.get()
+        && let Ok(Ok(mut connection)) = timeout(POOL_TIMEOUT, pool.acquire()).await
     {
-        // The simple protocol needs no prepared statement, so it goes through every pooler.
-        let statement = statement(&inner.settings.channel, payloads);
+        // The simple protocol needs no prepared statement, so it works through every pooler.
+        let statement = statement(&shared.settings.channel, payloads);
         let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(statement));
-        return match timeout(SERVER_PATIENCE, statement.execute(&mut **connection)).await {
+        return match timeout(SERVER_TIMEOUT, statement.execute(&mut **connection)).await {
             Ok(Ok(_)) => {
-                connections.give_back(connection);
+                pool.give_back(connection);
                 Ok(())
             }
             Ok(Err(error)) => Err(StoreError::other(error).into()),
             Err(_) => {
-                // Its answer may still come, so nobody else is to have this connection.
+                // The answer may still arrive, so the connection must not be reused.
                 connection.close_on_drop();
                 Err(StoreError::Unavailable {
-                    reason: format!("no answer within {SERVER_PATIENCE:?}"),
+                    reason: format!("no answer within {SERVER_TIMEOUT:?}"),
                 }
                 .into())
             }
         };
     }
-    let listener = inner.listener()?;
+    let listener = shared.listener()?;
     for payload in payloads {
-        listener.notify(&inner.settings.channel, payload).await?;
+        listener.notify(&shared.settings.channel, payload).await?;
     }
     Ok(())
 }
 
-/// One statement is one transaction: it waits for the queue once, and not for the disk.
+/// A single statement is a single transaction: it takes the lock of the server's queue once, and since it writes no data it does not
+/// wait for a flush.
 fn statement(channel: &str, payloads: &[String]) -> String {
     let mut statement = format!("SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}', true)");
     for payload in payloads {

@@ -1,7 +1,7 @@
-//! Doorbells on their way out: merged per stream, bounded, and never in a caller's way.
+//! Notifications that wait to be sent: one range per stream, bounded, and without making callers wait.
 //!
-//! The first bell goes at once. What comes while it is on its way waits, one pointer per stream, and goes together after it; so an
-//! idle bus is as fast as a bare NOTIFY, and a busy one batches by itself.
+//! On an idle bus a notification is sent at once, so the bus is as fast as a bare NOTIFY. What is queued while one is being sent is sent
+//! together afterwards, so a busy bus sends batches.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -14,10 +14,10 @@ use crate::bus::payload::{self, SWEEP_REQUEST};
 use crate::bus::stats::Counters;
 
 pub(super) struct NotifyQueue {
-    waiting: Mutex<Pending>,
-    arrived: Notify,
-    /// Streams beyond which a request for a sweep takes the place of the pointers.
-    most: usize,
+    pending: Mutex<Pending>,
+    pushed: Notify,
+    /// Beyond this number of streams, a request for a sweep replaces the ranges.
+    max_streams: usize,
     counters: Arc<Counters>,
 }
 
@@ -28,62 +28,62 @@ struct Pending {
 }
 
 impl NotifyQueue {
-    pub(super) fn new(most: usize, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(max_streams: usize, counters: Arc<Counters>) -> Self {
         Self {
-            waiting: Mutex::default(),
-            arrived: Notify::new(),
-            most,
+            pending: Mutex::default(),
+            pushed: Notify::new(),
+            max_streams,
             counters,
         }
     }
 
-    /// Rings for an event, soon.
-    pub(super) fn ring(&self, stream_key: &str, seqs: RangeInclusive<u64>) {
+    /// Queues a notification for the events `seqs` of a stream.
+    pub(super) fn push(&self, stream_key: &str, seqs: RangeInclusive<u64>) {
         self.counters.events_announced.add(1);
-        if self.waiting.lock().add(stream_key, seqs, self.most, &self.counters) {
-            self.arrived.notify_one();
+        let mut pending = self.pending.lock();
+        if pending.add(stream_key, seqs, self.max_streams, &self.counters) {
+            drop(pending);
+            self.pushed.notify_one();
         }
     }
 
-    /// Completes when something waits to be sent.
-    pub(super) async fn arrived(&self) {
-        self.arrived.notified().await;
+    /// Completes when something was pushed.
+    pub(super) async fn pushed(&self) {
+        self.pushed.notified().await;
     }
 
-    /// Whether nothing waits to be sent.
     pub(super) fn is_empty(&self) -> bool {
-        let waiting = self.waiting.lock();
-        waiting.streams.is_empty() && !waiting.sweep
+        self.pending.lock().is_empty()
     }
 
-    /// Everything that waits, as payloads.
+    /// Removes everything that is queued.
     pub(super) fn take(&self) -> Batch {
-        Batch(std::mem::take(&mut *self.waiting.lock()))
+        Batch(std::mem::take(&mut *self.pending.lock()))
     }
 
-    /// A batch was not sent: it waits again, together with what came meanwhile.
+    /// Queues a batch again that could not be sent. It is merged with what was pushed in the meantime.
     pub(super) fn put_back(&self, batch: Batch) {
-        let mut waiting = self.waiting.lock();
-        waiting.sweep |= batch.0.sweep;
+        let mut pending = self.pending.lock();
+        pending.sweep |= batch.0.sweep;
         for (key, seqs) in batch.0.streams {
-            waiting.add(&key, seqs, self.most, &self.counters);
+            pending.add(&key, seqs, self.max_streams, &self.counters);
         }
     }
 }
 
 impl Pending {
-    /// True if nothing waited before.
-    fn add(&mut self, stream_key: &str, seqs: RangeInclusive<u64>, most: usize, counters: &Counters) -> bool {
+    /// Returns true if nothing was pending before.
+    fn add(&mut self, stream_key: &str, seqs: RangeInclusive<u64>, max_streams: usize, counters: &Counters) -> bool {
         if self.sweep {
             counters.notifications_dropped.add(1);
             return false;
         }
-        if let Some(waiting) = self.streams.get_mut(stream_key) {
-            *waiting = *waiting.start().min(seqs.start())..=*waiting.end().max(seqs.end());
+        if let Some(range) = self.streams.get_mut(stream_key) {
+            *range = *range.start().min(seqs.start())..=*range.end().max(seqs.end());
             counters.notifications_coalesced.add(1);
             return false;
         }
-        if self.streams.len() >= most {
+        if self.streams.len() >= max_streams {
             counters.notifications_dropped.add(self.streams.len() as u64 + 1);
             self.streams = HashMap::new();
             self.sweep = true;
@@ -92,14 +92,18 @@ impl Pending {
         self.streams.insert(Arc::from(stream_key), seqs);
         self.streams.len() == 1
     }
+
+    fn is_empty(&self) -> bool {
+        self.streams.is_empty() && !self.sweep
+    }
 }
 
-/// What goes out together.
+/// Notifications that are sent together.
 pub(super) struct Batch(Pending);
 
 impl Batch {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.streams.is_empty() && !self.0.sweep
+        self.0.is_empty()
     }
 
     pub(super) fn payloads(&self) -> Vec<String> {
@@ -114,40 +118,40 @@ impl Batch {
 mod tests {
     use super::*;
 
-    fn bells(most: usize) -> NotifyQueue {
-        NotifyQueue::new(most, Arc::default())
+    fn queue(max_streams: usize) -> NotifyQueue {
+        NotifyQueue::new(max_streams, Arc::default())
     }
 
     #[test]
-    fn a_stream_has_one_pointer() {
-        let bells = bells(10);
+    fn events_of_a_stream_share_a_range() {
+        let queue = queue(10);
         for seq in [5, 7, 6] {
-            bells.ring("a", seq..=seq);
+            queue.push("a", seq..=seq);
         }
-        assert_eq!(bells.take().payloads(), ["a:5-7"]);
-        assert_eq!(bells.counters.read().notifications_coalesced, 2);
-        assert!(bells.take().is_empty());
+        assert_eq!(queue.take().payloads(), ["a:5-7"]);
+        assert_eq!(queue.counters.read().notifications_coalesced, 2);
+        assert!(queue.take().is_empty());
     }
 
     #[test]
-    fn too_many_streams_become_a_sweep() {
-        let bells = bells(3);
+    fn too_many_streams_become_a_sweep_request() {
+        let queue = queue(3);
         for stream in 0..10 {
-            bells.ring(&stream.to_string(), 1..=1);
+            queue.push(&stream.to_string(), 1..=1);
         }
-        assert_eq!(bells.take().payloads(), [SWEEP_REQUEST]);
-        assert_eq!(bells.counters.read().notifications_dropped, 10);
-        bells.ring("a", 1..=1);
-        assert_eq!(bells.take().payloads(), ["a:1"]);
+        assert_eq!(queue.take().payloads(), [SWEEP_REQUEST]);
+        assert_eq!(queue.counters.read().notifications_dropped, 10);
+        queue.push("a", 1..=1);
+        assert_eq!(queue.take().payloads(), ["a:1"]);
     }
 
     #[test]
-    fn what_was_not_sent_waits_with_what_came() {
-        let bells = bells(10);
-        bells.ring("a", 1..=1);
-        let batch = bells.take();
-        bells.ring("a", 2..=2);
-        bells.put_back(batch);
-        assert_eq!(bells.take().payloads(), ["a:1-2"]);
+    fn a_batch_that_was_not_sent_is_merged_with_later_events() {
+        let queue = queue(10);
+        queue.push("a", 1..=1);
+        let batch = queue.take();
+        queue.push("a", 2..=2);
+        queue.put_back(batch);
+        assert_eq!(queue.take().payloads(), ["a:1-2"]);
     }
 }

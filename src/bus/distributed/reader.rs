@@ -1,4 +1,4 @@
-//! Reads what the doorbells announce: one query for everything that waits, then delivery, then the next.
+//! Reads the events that notifications and sweeps have named: one query for all that is pending, then delivery, then the next query.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,57 +8,58 @@ use crate::bus::StreamEvent;
 use crate::pg::backoff::Retry;
 use crate::store::ReplayRange;
 
-pub(super) async fn read<E: StreamEvent>(inner: Arc<SharedBus<E>>) {
+pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
     loop {
-        // What comes after a failover may follow on what was delivered before it, by its number only.
-        if inner.wakeups.is_in_doubt() {
-            inner.wakeups.reader.notified().await;
+        // After a failover the next number may belong to another history than the delivered events.
+        if shared.wakeups.needs_history_check() {
+            shared.wakeups.reader.notified().await;
             continue;
         }
-        let ranges = inner.hub.take_reads(inner.settings.streams_per_read);
-        if ranges.is_empty() {
-            inner.wakeups.reader.notified().await;
+        let reads = shared.hub.take_reads(shared.settings.streams_per_read);
+        if reads.is_empty() {
+            shared.wakeups.reader.notified().await;
             continue;
         }
-        let wanted: Vec<_> = ranges
+        let ranges: Vec<_> = reads
             .iter()
-            .map(|range| ReplayRange {
-                stream_key: Arc::clone(&range.key),
-                after: range.after,
+            .map(|read| ReplayRange {
+                stream_key: Arc::clone(&read.key),
+                after: read.after,
             })
             .collect();
-        inner.counters.reads.add(1);
-        let pages = match inner.store.replay_many(&wanted, inner.settings.page).await {
+        shared.counters.reads.add(1);
+        let pages = match shared.store.replay_many(&ranges, shared.settings.page).await {
             Ok(pages) => pages,
             Err(error) => {
-                inner.counters.failed_reads.add(1);
-                inner.health.store_failed(error.into());
-                inner.hub.put_back(ranges);
+                shared.counters.failed_reads.add(1);
+                shared.health.store_failed(error.into());
+                shared.hub.put_back(reads);
                 backoff.wait().await;
                 continue;
             }
         };
         backoff.reset();
-        inner.health.store_answered();
-        if inner.wakeups.is_in_doubt() {
-            inner.hub.put_back(ranges);
+        shared.health.store_answered();
+        // The connection may have been lost during the read, and another server may have answered it.
+        if shared.wakeups.needs_history_check() {
+            shared.hub.put_back(reads);
             continue;
         }
-        let mut unfounded = false;
-        for (range, page) in ranges.into_iter().zip(pages) {
+        let mut any_unfounded = false;
+        for (read, page) in reads.into_iter().zip(pages) {
             let appended_at = page.records.last().and_then(|record| record.appended_at);
-            let delivered = inner.hub.deliver(range, page, inner.settings.page);
+            let delivered = shared.hub.deliver(read, page, shared.settings.page);
             if delivered.events > 0 {
-                inner.counters.events_delivered.add(delivered.events);
-                inner.health.delivered(appended_at);
+                shared.counters.events_delivered.add(delivered.events);
+                shared.health.delivered(appended_at);
             }
-            inner.counters.notifications_invalid.add(delivered.unfounded);
-            unfounded |= delivered.unfounded > 0;
+            shared.counters.notifications_invalid.add(delivered.unfounded);
+            any_unfounded |= delivered.unfounded > 0;
         }
-        if unfounded {
-            // Forged, most likely; or announced by a server that is ahead of the one that is read. The sweep will tell.
-            tracing::debug!("a doorbell announced events that the store does not have");
+        if any_unfounded {
+            // The notification was false, or its sender is ahead of the server that was read. In that case a sweep finds the event.
+            tracing::debug!("a notification named events that the store does not have");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The tokio runtime that the bus lives on.
+//! The tokio runtime that the tasks of the bus run on.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Where the bus's tasks run, and how they end.
+/// Runs the tasks of the bus, and ends them.
 pub(super) struct Runtime {
     handle: OnceLock<Handle>,
     closing: watch::Sender<bool>,
@@ -24,7 +24,8 @@ impl Runtime {
         }
     }
 
-    /// True for the first call from inside a runtime: that is where the bus lives from then on.
+    /// Binds the bus to the current runtime. Returns true for the first call from inside a runtime, false for later calls, and `None`
+    /// if the bus has no runtime and this is not called from inside one.
     pub(super) fn enter(&self) -> Option<bool> {
         if self.handle.get().is_some() {
             return Some(false);
@@ -41,12 +42,12 @@ impl Runtime {
         *self.closing.borrow()
     }
 
-    /// Runs a task until it ends or the bus is closed. Drops it if there is no runtime yet, or any more.
+    /// Runs a task until it ends or the bus is closed. Drops it if the bus has no runtime or the runtime has shut down.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let Some(handle) = self.handle.get() else { return };
         let mut closing = self.closing.subscribe();
         let closed = async move {
-            // What this gives is a lock of the channel, and not to be held while the task is dropped.
+            // The result holds a read lock of the channel, which must not be held while the task is dropped.
             drop(closing.wait_for(|&closing| closing).await);
         };
         let task = handle.spawn(async move {
@@ -61,7 +62,8 @@ impl Runtime {
         tasks.push(task);
     }
 
-    /// Runs a future that needs tokio: right here if this is inside a runtime, else on the bus's. None if there is none, or it ends first.
+    /// Runs a future that needs tokio: in the caller's task if that is inside a runtime, otherwise on the runtime of the bus. `None` if the
+    /// bus has no runtime, or it shuts down first.
     pub(super) async fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
         if Handle::try_current().is_ok() {
             return Some(future.await);
@@ -69,11 +71,11 @@ impl Runtime {
         self.handle.get()?.spawn(future).await.ok()
     }
 
-    /// Completes when no task is left, which is soon after [`close`](Self::close).
+    /// Completes when all tasks have ended, which they do soon after [`close`](Self::close).
     pub(super) async fn ended(&self) {
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {
-            let _ = task.await; // it was dropped with its runtime, or has panicked: it has ended
+            let _ = task.await; // an error means that it panicked or was dropped with its runtime
         }
     }
 }

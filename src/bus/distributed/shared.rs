@@ -1,16 +1,16 @@
-//! What the parts of the bus share.
+//! The state that the tasks of the bus share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use super::builder::notify_pool;
-use super::health::HealthBoard;
+use super::head_checks::HeadChecks;
+use super::health::HealthTracker;
 use super::notify_queue::NotifyQueue;
 use super::runtime::Runtime;
+use super::wakeups::Wakeups;
 use super::{notification_listener, notifier, reader, subscription_start, sweeper};
 use crate::bus::history_cache::HistoryCache;
 use crate::bus::hub::Hub;
@@ -26,27 +26,28 @@ pub(super) struct Settings {
     pub(super) sweep_interval: Duration,
     pub(super) poll_interval: Duration,
     pub(super) notify_interval: Duration,
-    /// Records of one stream that one read brings at most.
+    /// The maximum number of records of one stream in one read.
     pub(super) page: usize,
-    /// Streams that one read covers at most.
+    /// The maximum number of streams in one read.
     pub(super) streams_per_read: usize,
 }
 
 pub(super) struct SharedBus<E: StreamEvent> {
     pub(super) hub: Arc<Hub<E>>,
-    pub(super) pages: Arc<HistoryCache<E>>,
+    pub(super) history: Arc<HistoryCache<E>>,
     pub(super) store: Arc<dyn Store<E>>,
     pub(super) counters: Arc<Counters>,
     pub(super) settings: Settings,
-    /// For bells. None if they go over the listening connection.
-    pub(super) connections: OnceLock<WarmPool>,
-    /// From which the pool is made when there is a runtime for it.
+    /// The pool for notifications. Without one they are sent over the listening connection.
+    pub(super) notify_pool: OnceLock<WarmPool>,
+    /// The URL for which the pool is made when the bus starts.
     pub(super) notify_url: Option<String>,
     pub(super) runtime: Arc<Runtime>,
     pub(super) notify_queue: NotifyQueue,
-    pub(super) health: HealthBoard,
+    pub(super) health: HealthTracker,
     pub(super) wakeups: Arc<Wakeups>,
-    /// From where the next sweep asks what has changed; set while a baseline stands.
+    pub(super) head_checks: HeadChecks,
+    /// Where the next sweep of all streams starts. Set while the hub has a baseline.
     pub(super) watermark: tokio::sync::Mutex<Option<Watermark>>,
     pub(super) listen: ListenBuilder,
     pub(super) listener: OnceLock<Result<ListenMultiplexer, BusError>>,
@@ -54,48 +55,13 @@ pub(super) struct SharedBus<E: StreamEvent> {
     pub(super) starting: Mutex<()>,
 }
 
-/// How the parts wake each other.
-#[derive(Default)]
-pub(super) struct Wakeups {
-    pub(super) reader: Notify,
-    pub(super) starter: Notify,
-    pub(super) sweeper: Notify,
-    /// How often the server may have been another one since the start: the listener was away, or came back.
-    away: AtomicU64,
-    /// How many of these times it was looked whether the history is still the same.
-    looked: AtomicU64,
-}
-
-impl Wakeups {
-    /// The history has to be looked at before anything else is delivered.
-    pub(super) fn away(&self) {
-        self.away.fetch_add(1, Ordering::Release); // pairs with the loads of `times_away`
-        self.sweeper.notify_one();
-    }
-
-    pub(super) fn times_away(&self) -> u64 {
-        self.away.load(Ordering::Acquire) // pairs with the increment
-    }
-
-    /// The history was looked at after the server was away that often.
-    pub(super) fn have_looked(&self, times_away: u64) {
-        self.looked.store(times_away, Ordering::Release); // pairs with the load below
-        self.reader.notify_one();
-    }
-
-    /// Whether the history may be another one than what was delivered.
-    pub(super) fn is_in_doubt(&self) -> bool {
-        self.looked.load(Ordering::Acquire) != self.times_away() // pairs with the store above
-    }
-}
-
 impl<E: StreamEvent> SharedBus<E> {
-    /// Starts the bus's tasks, if this is called from inside a tokio runtime for the first time. When it has returned `Ok`, they run.
+    /// Starts the tasks of the bus, on the first call from inside a tokio runtime. They run when this returns `Ok`.
     pub(super) fn start(self: &Arc<Self>) -> Result<(), BusError> {
         if self.listener.get().is_some() {
             return Ok(());
         }
-        // Who comes while another call starts the bus waits until it has, and does not find half of it.
+        // Concurrent calls wait here, so that they do not find the bus half started.
         let _starting = self.starting.lock();
         match self.runtime.enter() {
             None => return Err(BusError::NoRuntime),
@@ -103,7 +69,7 @@ impl<E: StreamEvent> SharedBus<E> {
             Some(true) => {}
         }
         if let Some(pool) = self.notify_url.as_deref().and_then(notify_pool) {
-            let _ = self.connections.set(WarmPool::exclusive(pool)); // this is the only call that gets here
+            let _ = self.notify_pool.set(WarmPool::exclusive(pool)); // only one call gets here
         }
         let listener = self.listen.clone().start().map_err(BusError::from);
         if let Err(error) = &listener {
@@ -112,15 +78,15 @@ impl<E: StreamEvent> SharedBus<E> {
         let listener = self.listener.get_or_init(|| listener);
         if let Ok(listener) = listener {
             self.runtime
-                .spawn(notification_listener::listen(Arc::clone(self), listener.clone()));
+                .spawn(notification_listener::run(Arc::clone(self), listener.clone()));
         }
-        self.runtime.spawn(subscription_start::start(Arc::clone(self)));
-        self.runtime.spawn(sweeper::sweep(Arc::clone(self)));
-        self.runtime.spawn(notifier::ring(Arc::clone(self)));
-        let closing = Closing(Arc::clone(self));
+        self.runtime.spawn(subscription_start::run(Arc::clone(self)));
+        self.runtime.spawn(sweeper::run(Arc::clone(self)));
+        self.runtime.spawn(notifier::run(Arc::clone(self)));
+        let close_on_end = CloseOnEnd(Arc::clone(self));
         self.runtime.spawn(async move {
-            let Closing(inner) = &closing;
-            reader::read(Arc::clone(inner)).await;
+            let CloseOnEnd(shared) = &close_on_end;
+            reader::run(Arc::clone(shared)).await;
         });
         Ok(())
     }
@@ -133,25 +99,25 @@ impl<E: StreamEvent> SharedBus<E> {
         }
     }
 
-    /// Whether doorbells are heard, as far as anybody can tell.
+    /// Whether notifications are received, as far as is known.
     pub(super) fn is_listening(&self) -> bool {
         self.listener().is_ok_and(|listener| listener.health().is_listening())
     }
 
-    /// Ends everything: subscriptions after what is in memory, tasks at once.
+    /// Ends subscriptions, after the items in memory, and stops all tasks.
     pub(super) fn close(&self) {
         self.runtime.close();
         self.hub.close();
         self.health.closed();
         #[cfg(feature = "metrics")]
-        self.counters.report(); // what the last sweep could not know
+        self.counters.report(); // includes what happened since the last sweep
     }
 }
 
-/// Closes the bus when its reader ends, which is when the runtime does.
-struct Closing<E: StreamEvent>(Arc<SharedBus<E>>);
+/// Closes the bus when the reader task ends, which is when the runtime shuts down.
+struct CloseOnEnd<E: StreamEvent>(Arc<SharedBus<E>>);
 
-impl<E: StreamEvent> Drop for Closing<E> {
+impl<E: StreamEvent> Drop for CloseOnEnd<E> {
     fn drop(&mut self) {
         self.0.close();
     }

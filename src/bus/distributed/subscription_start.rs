@@ -1,4 +1,4 @@
-//! Fixes where new subscriptions start: at what the store holds once the server has acknowledged the LISTEN.
+//! Gives new subscriptions their start: the store's high-water marks, asked for after the server has acknowledged the LISTEN.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,74 +10,74 @@ use crate::listen::ListenState;
 use crate::pg::backoff::Retry;
 use crate::store::StoreError;
 
-/// How long subscriptions wait for the first answer of the listening connection, before they start without it.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long subscriptions wait for the first answer of the listening connection. Afterwards they start without it.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Streams that one question is about.
-const AT_A_TIME: usize = 1000;
+/// The maximum number of streams in one query.
+const STREAMS_PER_QUERY: usize = 1000;
 
-pub(super) async fn start<E: StreamEvent>(inner: Arc<SharedBus<E>>) {
-    listener_has_answered(&inner).await;
+pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
+    wait_for_listener(&shared).await;
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
     loop {
-        match start_waiting(&inner).await {
+        match start_subscriptions(&shared).await {
             Ok(()) => {
                 backoff.reset();
-                inner.wakeups.starter.notified().await;
+                shared.wakeups.subscription_start.notified().await;
             }
             Err(error) => {
-                inner.health.store_failed(error.into());
+                shared.health.store_failed(error.into());
                 backoff.wait().await;
             }
         }
     }
 }
 
-async fn listener_has_answered<E: StreamEvent>(inner: &SharedBus<E>) {
-    let Ok(listener) = inner.listener() else { return };
+async fn wait_for_listener<E: StreamEvent>(shared: &SharedBus<E>) {
+    let Ok(listener) = shared.listener() else { return };
     let mut changes = listener.health_changes();
     let answered =
         async { while changes.latest().state == ListenState::Connecting && changes.changed().await.is_some() {} };
-    let _ = tokio::time::timeout(PATIENCE, answered).await; // late or not, subscriptions start
+    let _ = tokio::time::timeout(LISTEN_TIMEOUT, answered).await; // subscriptions start in either case
 }
 
-async fn start_waiting<E: StreamEvent>(inner: &SharedBus<E>) -> Result<(), StoreError> {
-    look_for_more(inner).await?;
-    if inner.hub.baseline_wanted() {
-        take_baseline(inner).await?;
+async fn start_subscriptions<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreError> {
+    check_heads(shared).await?;
+    if shared.hub.needs_baseline() {
+        set_baseline(shared).await?;
     }
     loop {
-        let streams = inner.hub.unstarted(AT_A_TIME);
+        let streams = shared.hub.unstarted(STREAMS_PER_QUERY);
         if streams.is_empty() {
             return Ok(());
         }
         let keys: Vec<_> = streams.iter().map(|stream| Arc::clone(&stream.key)).collect();
-        let high_waters = inner.store.high_waters(&keys).await?;
-        inner.health.store_answered();
-        inner.hub.start(streams.into_iter().zip(high_waters));
-        inner.wakeups.reader.notify_one(); // for doorbells that came meanwhile
+        let high_waters = shared.store.high_waters(&keys).await?;
+        shared.health.store_answered();
+        shared.hub.start(streams.into_iter().zip(high_waters));
+        shared.wakeups.reader.notify_one(); // notifications may have come before the start
     }
 }
 
-/// For subscriptions to history: what the store holds, also if nobody has rung for it.
-async fn look_for_more<E: StreamEvent>(inner: &SharedBus<E>) -> Result<(), StoreError> {
+/// Finds events without a notification in streams whose history a new subscription reads.
+async fn check_heads<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreError> {
     loop {
-        let streams = inner.hub.take_unchecked(AT_A_TIME);
+        let streams = shared.head_checks.take(STREAMS_PER_QUERY);
         if streams.is_empty() {
             return Ok(());
         }
         let keys: Vec<_> = streams.iter().map(|stream| Arc::clone(&stream.key)).collect();
-        match inner.store.high_waters(&keys).await {
+        match shared.store.high_waters(&keys).await {
             Ok(high_waters) => {
-                inner.health.store_answered();
+                shared.health.store_answered();
                 for (key, high_water) in keys.iter().zip(high_waters) {
-                    inner.hub.found(key, high_water);
+                    shared.hub.report_high_water(key, high_water);
                 }
-                inner.wakeups.reader.notify_one();
+                shared.wakeups.reader.notify_one();
             }
             Err(error) => {
                 for stream in &streams {
-                    inner.hub.check(stream);
+                    shared.head_checks.request(stream);
                 }
                 return Err(error);
             }
@@ -85,18 +85,18 @@ async fn look_for_more<E: StreamEvent>(inner: &SharedBus<E>) -> Result<(), Store
     }
 }
 
-/// All streams of the store, and how far they reach.
-async fn take_baseline<E: StreamEvent>(inner: &SharedBus<E>) -> Result<(), StoreError> {
-    let mut watermark = inner.watermark.lock().await;
+/// Lists all streams of the store with their high-water marks, for subscriptions to all streams.
+async fn set_baseline<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreError> {
+    let mut watermark = shared.watermark.lock().await;
     let mut listing = HashMap::new();
     let mut next = None;
     loop {
-        let Some(changes) = inner.store.changed_since(next.as_ref(), AT_A_TIME).await? else {
-            inner.health.store_answered();
-            inner.hub.set_baseline(None);
+        let Some(changes) = shared.store.changed_since(next.as_ref(), STREAMS_PER_QUERY).await? else {
+            shared.health.store_answered();
+            shared.hub.set_baseline(None);
             return Ok(());
         };
-        inner.health.store_answered();
+        shared.health.store_answered();
         for stream in changes.streams {
             listing.insert(stream.stream_key, stream.high_water);
         }
@@ -106,7 +106,7 @@ async fn take_baseline<E: StreamEvent>(inner: &SharedBus<E>) -> Result<(), Store
         }
         next = Some(changes.watermark);
     }
-    inner.hub.set_baseline(Some(listing));
-    inner.wakeups.reader.notify_one();
+    shared.hub.set_baseline(Some(listing));
+    shared.wakeups.reader.notify_one();
     Ok(())
 }

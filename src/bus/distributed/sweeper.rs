@@ -1,4 +1,4 @@
-//! Sweeps: looks in the store for what no doorbell has said, so that a lost doorbell costs time and never an event.
+//! Sweeps: searches the store for events whose notification was lost, so that a lost notification only delays its event.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,40 +12,40 @@ use crate::bus::StreamEvent;
 use crate::pg::backoff::{Retry, jittered};
 use crate::store::StoreError;
 
-/// Streams that one question is about.
-const AT_A_TIME: usize = 1000;
+/// The maximum number of streams in one query.
+const STREAMS_PER_QUERY: usize = 1000;
 
-/// How long the question about the server's queue may take; it is of no great importance.
-const QUEUE_PATIENCE: Duration = Duration::from_millis(100);
+/// How long the query for the usage of the server's notification queue may take. A sweep does without it.
+const QUEUE_USAGE_TIMEOUT: Duration = Duration::from_millis(100);
 
-pub(super) async fn sweep<E: StreamEvent>(inner: Arc<SharedBus<E>>) {
+pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     #[cfg(feature = "metrics")]
     crate::bus::stats::Counters::describe();
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
     let mut due = Instant::now();
-    // Anybody can ask for a sweep with a bad payload, so at most one comes early.
-    let mut early = true;
+    // Everybody can request a sweep with an invalid payload, so at most one per interval comes early.
+    let mut may_come_early = true;
     loop {
         let now = Instant::now();
-        let away = inner.wakeups.is_in_doubt();
-        let wanted = inner.hub.take_sweep_wanted();
-        if !(now >= due || away || (wanted && early)) {
-            let _ = tokio::time::timeout_at(due, inner.wakeups.sweeper.notified()).await;
+        let check_history = shared.wakeups.needs_history_check();
+        let requested = shared.hub.take_sweep_request();
+        if !(now >= due || check_history || (requested && may_come_early)) {
+            let _ = tokio::time::timeout_at(due, shared.wakeups.sweeper.notified()).await;
             continue;
         }
-        early = now >= due || away;
-        match sweep_once(&inner, away).await {
+        may_come_early = now >= due || check_history;
+        match sweep(&shared, check_history).await {
             Ok(()) => {
                 backoff.reset();
-                let interval = if inner.is_listening() {
-                    inner.settings.sweep_interval
+                let interval = if shared.is_listening() {
+                    shared.settings.sweep_interval
                 } else {
-                    inner.settings.poll_interval
+                    shared.settings.poll_interval
                 };
                 due = Instant::now() + jittered(interval);
             }
             Err(error) => {
-                inner.health.store_failed(error.into());
+                shared.health.store_failed(error.into());
                 due = Instant::now();
                 backoff.wait().await;
             }
@@ -53,65 +53,65 @@ pub(super) async fn sweep<E: StreamEvent>(inner: Arc<SharedBus<E>>) {
     }
 }
 
-async fn sweep_once<E: StreamEvent>(inner: &SharedBus<E>, away: bool) -> Result<(), StoreError> {
-    inner.counters.sweeps.add(1);
+async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Result<(), StoreError> {
+    shared.counters.sweeps.add(1);
     #[cfg(feature = "metrics")]
-    inner.counters.report();
-    if inner.hub.collect() {
-        *inner.watermark.lock().await = None;
+    shared.counters.report();
+    if shared.hub.collect() {
+        *shared.watermark.lock().await = None;
     }
-    if away {
-        let times_away = inner.wakeups.times_away();
-        history_divergence::look_for_rewinds(inner, &inner.hub.cursors(true)).await?;
-        inner.wakeups.have_looked(times_away);
+    if check_history {
+        let requested = shared.wakeups.checks_requested();
+        history_divergence::check(shared, &shared.hub.cursors(true)).await?;
+        shared.wakeups.history_checked(requested);
     }
-    // What has changed tells of the streams that only subscriptions to all look at, if the store knows.
-    let cursors = inner.hub.cursors(inner.watermark.lock().await.is_none());
-    for chunk in cursors.chunks(AT_A_TIME) {
+    // With a watermark, `sweep_all` covers the streams that only subscriptions to all look at.
+    let cursors = shared.hub.cursors(shared.watermark.lock().await.is_none());
+    for chunk in cursors.chunks(STREAMS_PER_QUERY) {
         let keys: Vec<_> = chunk.iter().map(|cursor| Arc::clone(&cursor.stream.key)).collect();
-        let high_waters = inner.store.high_waters(&keys).await?;
-        inner.health.store_answered();
-        let mut behind = Vec::new();
+        let high_waters = shared.store.high_waters(&keys).await?;
+        shared.health.store_answered();
+        let mut shortened = Vec::new();
         for (cursor, high_water) in chunk.iter().zip(high_waters) {
             if high_water < cursor.seq {
-                behind.push(cursor.clone());
-            } else if inner.hub.found(&cursor.stream.key, high_water) {
-                inner.counters.missed_recovered.add(1);
+                shortened.push(cursor.clone());
+            } else if shared.hub.report_high_water(&cursor.stream.key, high_water) {
+                shared.counters.missed_recovered.add(1);
             }
         }
-        if !behind.is_empty() {
-            history_divergence::look_for_rewinds(inner, &behind).await?;
+        if !shortened.is_empty() {
+            history_divergence::check(shared, &shortened).await?;
         }
     }
     if cursors.is_empty() {
-        // Nobody listens, but the bus's health is of interest all the same.
-        inner.store.high_water("-").await?;
-        inner.health.store_answered();
+        // Without subscriptions a query still shows whether the store answers.
+        shared.store.high_water("-").await?;
+        shared.health.store_answered();
     }
-    if inner.hub.listens_to_all() {
-        sweep_all(inner).await?;
+    if shared.hub.has_subscriptions_to_all() {
+        sweep_all(shared).await?;
     }
-    history_divergence::note_identities(inner, &inner.hub.cursors(true)).await?;
-    inner.wakeups.reader.notify_one();
-    inner.wakeups.starter.notify_one();
-    look_at_queue(inner).await;
+    history_divergence::remember_ids(shared, &shared.hub.cursors(true)).await?;
+    shared.wakeups.reader.notify_one();
+    shared.wakeups.subscription_start.notify_one();
+    read_queue_usage(shared).await;
     Ok(())
 }
 
-/// For subscriptions to all streams: which streams have changed since the last sweep.
-async fn sweep_all<E: StreamEvent>(inner: &SharedBus<E>) -> Result<(), StoreError> {
-    let mut watermark = inner.watermark.lock().await;
-    let mut found = HashMap::new();
+/// Sweeps all streams, for subscriptions to all: asks which have changed since the last sweep.
+async fn sweep_all<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreError> {
+    let mut watermark = shared.watermark.lock().await;
+    let mut changed = HashMap::new();
     while let Some(since) = watermark.clone() {
-        let Some(changes) = inner.store.changed_since(Some(&since), AT_A_TIME).await? else {
+        let Some(changes) = shared.store.changed_since(Some(&since), STREAMS_PER_QUERY).await? else {
             break;
         };
         for stream in changes.streams {
-            found.insert(stream.stream_key, stream.high_water);
+            changed.insert(stream.stream_key, stream.high_water);
         }
-        for (key, high_water) in found.drain() {
-            if inner.hub.found(&key, high_water) {
-                inner.counters.missed_recovered.add(1);
+        for (key, high_water) in changed.drain() {
+            if shared.hub.report_high_water(&key, high_water) {
+                shared.counters.missed_recovered.add(1);
             }
         }
         *watermark = Some(changes.watermark);
@@ -122,12 +122,12 @@ async fn sweep_all<E: StreamEvent>(inner: &SharedBus<E>) -> Result<(), StoreErro
     Ok(())
 }
 
-async fn look_at_queue<E: StreamEvent>(inner: &SharedBus<E>) {
-    let Some(connections) = inner.connections.get() else {
+async fn read_queue_usage<E: StreamEvent>(shared: &SharedBus<E>) {
+    let Some(pool) = shared.notify_pool.get() else {
         return;
     };
     let usage = sqlx::query_scalar::<_, f64>("SELECT pg_notification_queue_usage()").persistent(false);
-    if let Ok(Ok(usage)) = timeout(QUEUE_PATIENCE, usage.fetch_one(&connections.pool)).await {
-        inner.health.queue_usage(usage);
+    if let Ok(Ok(usage)) = timeout(QUEUE_USAGE_TIMEOUT, usage.fetch_one(&pool.pool)).await {
+        shared.health.queue_usage(usage);
     }
 }

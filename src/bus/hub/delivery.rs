@@ -1,127 +1,109 @@
-//! From the store to the rings: what to read, and what of it goes out.
+//! From the store to the rings: what to read, and which of the records are delivered.
 
 use std::sync::Arc;
 
-use super::stream::{Stream, StreamRef, StreamSlot};
-use super::table::{Baseline, Hub, PendingRead, Table, Target};
-use super::{Item, StreamNoticeKind};
+use super::stream::{Stream, StreamSlot};
+use super::table::{Baseline, Table};
+use super::{Hub, Item, StreamNoticeKind};
 use crate::bus::StreamEvent;
-use crate::store::{EventId, Page, Record};
+use crate::store::{Page, Record};
 
-/// How far a stream is delivered.
-#[derive(Clone, Debug)]
-pub(crate) struct DeliveryCursor {
-    pub(crate) stream: StreamRef,
-    pub(crate) seq: u64,
-    /// The identity of the event there, if it is known.
-    pub(crate) id: Option<EventId>,
+/// A range of a stream to read.
+#[derive(Debug)]
+pub(crate) struct PendingRead {
+    pub(crate) key: Arc<str>,
+    pub(crate) after: u64,
+    pub(super) target: Target,
+    /// The highest number that notifications or sweeps have named.
+    pub(super) through: u64,
 }
 
-/// What became of a page.
+#[derive(Debug)]
+pub(super) enum Target {
+    Stream {
+        slot: StreamSlot,
+        version: u64,
+    },
+    /// The stream is not in the table. Only the store can tell whether it exists.
+    Unverified,
+}
+
+/// The result of a delivery.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Delivered {
-    /// Events that went out.
+    /// Events that were delivered.
     pub(crate) events: u64,
-    /// Announced events that the store does not have.
+    /// 1 if a notification named an event that the store does not have, else 0.
     pub(crate) unfounded: u64,
 }
 
 impl<E: StreamEvent> Hub<E> {
-    /// What to read next, of at most `max` streams.
+    /// The next reads, of at most `max` streams. The caller [delivers](Self::deliver) their pages, or puts them back.
     pub(crate) fn take_reads(&self, max: usize) -> Vec<PendingRead> {
         let mut table = self.table.lock();
         let table = &mut *table;
-        let mut ranges = Vec::new();
-        while ranges.len() < max {
+        let mut reads = Vec::new();
+        while reads.len() < max {
             let Some(slot) = table.queue.pop_front() else { break };
             let stream = table.stream_mut(slot);
             stream.queued = false;
             let Some(cursor) = stream.cursor else { continue };
             if stream.wanted > cursor {
-                let asked = std::mem::replace(&mut stream.wanted, cursor);
+                let through = std::mem::replace(&mut stream.wanted, cursor);
                 let target = Target::Stream {
                     slot,
                     version: stream.version,
                 };
-                ranges.push(PendingRead {
+                reads.push(PendingRead {
                     key: Arc::clone(&stream.key),
                     after: cursor,
                     target,
-                    asked,
+                    through,
                 });
             }
         }
         if matches!(table.all.baseline, Baseline::Missing) {
-            return ranges;
+            return reads; // it is not known yet where unknown streams start
         }
         let complete = matches!(table.all.baseline, Baseline::Complete(_));
-        let room = max - ranges.len();
+        let room = max - reads.len();
         let keys: Vec<_> = table.unverified.keys().take(room).cloned().collect();
         for key in keys {
-            let seqs = table.unverified.remove(&key).expect("it is there");
+            let seqs = table.unverified.remove(&key).expect("the key was just listed");
+            // The complete baseline lacks this stream, so it was empty then, and all of it is to be delivered.
             let after = if complete { 0 } else { seqs.start() - 1 };
-            ranges.push(PendingRead {
+            reads.push(PendingRead {
                 key,
                 after,
                 target: Target::Unverified,
-                asked: *seqs.end(),
+                through: *seqs.end(),
             });
         }
-        ranges
+        reads
     }
 
-    /// The ranges could not be read: they are wanted as before.
-    pub(crate) fn put_back(&self, ranges: Vec<PendingRead>) {
+    /// Delivers a page that was read for `read`, with at most `limit` records.
+    pub(crate) fn deliver(&self, read: PendingRead, page: Page<E>, limit: usize) -> Delivered {
         let mut table = self.table.lock();
-        for PendingRead {
-            key,
-            after,
-            target,
-            asked,
-        } in ranges
-        {
-            match target {
-                Target::Stream { slot, version } => {
-                    let Some(stream) = table.current(slot, version) else {
-                        continue;
-                    };
-                    stream.wanted = stream.wanted.max(asked);
-                    table.queue(slot);
-                }
-                Target::Unverified if table.all.subscriptions > 0 => {
-                    let seqs = table.unverified.entry(key).or_insert(after + 1..=asked);
-                    *seqs = (after + 1).min(*seqs.start())..=asked.max(*seqs.end());
-                }
-                Target::Unverified => {}
-            }
-        }
-    }
-
-    /// A page that was read for `range`, with at most `limit` records.
-    pub(crate) fn deliver(&self, range: PendingRead, page: Page<E>, limit: usize) -> Delivered {
-        let mut table = self.table.lock();
-        let slot = match range.target {
+        let slot = match read.target {
             Target::Stream { slot, version } => match table.current(slot, version) {
                 Some(_) => slot,
-                None => return Delivered::default(), // rewound or forgotten meanwhile
+                None => return Delivered::default(), // rewound or removed in the meantime
             },
-            Target::Unverified => match table.by_key.get(&range.key) {
+            Target::Unverified => match table.by_key.get(&read.key) {
                 Some(&slot) => slot,
                 None if table.all.subscriptions == 0 => return Delivered::default(),
-                None if page.records.is_empty() && page.low_water <= range.after => {
+                // The stream does not exist. It gets no entry, or false notifications would fill the table.
+                None if page.records.is_empty() && page.low_water <= read.after => {
                     return Delivered {
                         events: 0,
                         unfounded: 1,
                     };
                 }
-                None => {
-                    let slot = table.insert(range.key, Some(range.after));
-                    table.stream_mut(slot).started_at = table.all.started_at;
-                    slot
-                }
+                None => table.insert_for_all(read.key, read.after),
             },
         };
-        let full = page.records.len() >= limit;
+        let is_full = page.records.len() >= limit;
         let mut items = Vec::with_capacity(page.records.len());
         let stream = table.stream_mut(slot);
         if let Some(cursor) = stream.cursor
@@ -138,12 +120,12 @@ impl<E: StreamEvent> Hub<E> {
         }
         let mut events = 0;
         for record in page.records {
-            events += u64::from(take_next(stream, slot, record, &mut items));
+            events += u64::from(accept_next(stream, slot, record, &mut items));
         }
         let mut unfounded = 0;
-        if full {
-            stream.wanted = stream.wanted.max(range.asked);
-        } else if stream.cursor.is_some_and(|cursor| cursor < range.asked) {
+        if is_full {
+            stream.wanted = stream.wanted.max(read.through); // the rest is in the next page
+        } else if stream.cursor.is_some_and(|cursor| cursor < read.through) {
             unfounded = 1;
         }
         self.send(&mut table, slot, items);
@@ -152,8 +134,8 @@ impl<E: StreamEvent> Hub<E> {
         Delivered { events, unfounded }
     }
 
-    /// An event that this process has appended itself. Goes out with the next [`flush`](Self::flush) if it is the next of a stream
-    /// that somebody listens to, else it is read from the store like any other. True if it goes out.
+    /// Enqueues an event that this process has appended itself. If it is the next of a stream that has subscriptions, the next
+    /// [`flush`](Self::flush) delivers it, and this returns true. Otherwise it is read from the store like any other.
     pub(crate) fn enqueue(&self, key: &str, record: &Record<E>) -> bool {
         let seq = record.seq;
         let mut table = self.table.lock();
@@ -161,25 +143,23 @@ impl<E: StreamEvent> Hub<E> {
             Some(&slot) => slot,
             None if table.all.subscriptions == 0 => return false,
             None => {
-                let Baseline::Complete(cold) = &mut table.all.baseline else {
+                let Baseline::Complete(untracked) = &mut table.all.baseline else {
                     drop(table);
-                    self.announced(key, seq..=seq);
+                    self.on_notification(key, seq..=seq);
                     return false;
                 };
-                let cursor = cold.remove(key).unwrap_or(0);
-                let slot = table.insert(Arc::from(key), Some(cursor));
-                table.stream_mut(slot).started_at = table.all.started_at;
-                slot
+                let cursor = untracked.remove(key).unwrap_or(0);
+                table.insert_for_all(Arc::from(key), cursor)
             }
         };
         let stream = table.stream_mut(slot);
         if stream.cursor.and_then(|cursor| cursor.checked_add(1)) != Some(seq) {
             drop(table);
-            self.announced(key, seq..=seq);
+            self.on_notification(key, seq..=seq);
             return false;
         }
         let mut items = Vec::with_capacity(1);
-        take_next(stream, slot, record.clone(), &mut items);
+        accept_next(stream, slot, record.clone(), &mut items);
         self.send(&mut table, slot, items);
         true
     }
@@ -189,6 +169,7 @@ impl<E: StreamEvent> Hub<E> {
         self.publish_queue.flush();
     }
 
+    /// Queues items for publishing, and the stream for reading if more of it is wanted.
     pub(super) fn send(&self, table: &mut Table<E>, slot: StreamSlot, items: Vec<Item<E>>) {
         if !items.is_empty() {
             let tick = table.tick();
@@ -200,30 +181,10 @@ impl<E: StreamEvent> Hub<E> {
             table.queue(slot);
         }
     }
-
-    /// How far each stream is delivered, and what is known of the event there. All streams, or those that have subscriptions
-    /// of their own.
-    pub(crate) fn cursors(&self, all: bool) -> Vec<DeliveryCursor> {
-        let table = self.table.lock();
-        table
-            .slots()
-            .filter(|(_, stream)| all || stream.subscriptions > 0)
-            .filter_map(|(slot, stream)| {
-                let seq = stream.cursor?;
-                let id = stream.recent.at(seq);
-                let stream = StreamRef {
-                    slot,
-                    key: Arc::clone(&stream.key),
-                    version: stream.version,
-                };
-                Some(DeliveryCursor { stream, seq, id })
-            })
-            .collect()
-    }
 }
 
-/// Takes a record if it is the next of its stream.
-fn take_next<E: StreamEvent>(
+/// Accepts a record if it is the next of its stream. This is the only place where an event gets into a ring.
+fn accept_next<E: StreamEvent>(
     stream: &mut Stream<E>,
     slot: StreamSlot,
     record: Record<E>,
@@ -235,7 +196,7 @@ fn take_next<E: StreamEvent>(
     }
     stream.cursor = Some(seq);
     if let Some(id) = id {
-        stream.recent.note(seq, id);
+        stream.recent_ids.push(seq, id);
     }
     items.push(match event {
         Ok(event) => Item::Event {

@@ -1,21 +1,21 @@
-//! What goes through the rings.
+//! What the rings carry.
 
 use std::sync::Arc;
 
 use super::{PastRewind, StreamSlot};
 
-/// Which of a stream's histories an item is of: the number of the rewind that brought it, as far as it fits; 0 for the first one.
+/// Identifies one of a stream's histories: the number of the rewind that introduced it, truncated; 0 for the first one.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Era(u32);
 
 impl Era {
     pub(crate) fn of(rewind: &PastRewind) -> Self {
-        // Only compared among the rewinds of one subscriber's lag.
+        // Compared only among the rewinds of one subscriber's lag, so 32 bits are enough.
         Self(rewind.number as u32)
     }
 }
 
-/// An item of a feed: mostly an event, so that is small and cheap to clone.
+/// An item of a feed. Most are events, so events are small and cheap to clone.
 pub(crate) enum Item<E> {
     Event {
         slot: StreamSlot,
@@ -41,7 +41,7 @@ impl<E> Clone for Item<E> {
 }
 
 impl<E> Item<E> {
-    /// For how many events of its stream it stands.
+    /// The number of events that the item stands for.
     pub(crate) fn events(&self) -> u64 {
         match self {
             Self::Event { .. } => 1,
@@ -54,7 +54,7 @@ impl<E> Item<E> {
     }
 }
 
-/// Something else that concerns a stream.
+/// A change of a stream that is not an event.
 pub(crate) struct StreamNotice {
     pub(crate) slot: StreamSlot,
     pub(crate) era: Era,
@@ -62,13 +62,20 @@ pub(crate) struct StreamNotice {
 }
 
 pub(crate) enum StreamNoticeKind {
-    /// In the place of an event.
+    /// Takes the place of an event that cannot be decoded.
     Undecodable { seq: u64, reason: Arc<str> },
     /// Events above `after`, up to `through`, are gone from the store.
     Trimmed { after: u64, through: u64 },
-    /// The store's history is another one.
+    /// The stream's history was replaced.
     Rewound(PastRewind),
-    /// A doorbell rang for an event at or before the start of a subscription: who has delivered nothing yet starts here. Says how
-    /// far the stream was delivered, too: who has lagged may find nothing but such notices in the ring.
+    /// A notification named an event at or before the start of a subscription. Subscriptions that have delivered nothing yet
+    /// start after `to` instead. `delivered` is how far the stream was delivered: a subscriber that has lagged may find nothing
+    /// but such notices in the ring.
     Lowered { to: u64, delivered: u64 },
+}
+
+impl From<PastRewind> for StreamNoticeKind {
+    fn from(rewind: PastRewind) -> Self {
+        Self::Rewound(rewind)
+    }
 }

@@ -1,39 +1,39 @@
-//! How many events a stretch of the ring of all streams stands for.
+//! Counts the events in a section of the ring of all streams.
 //!
-//! Nearly every item is one event. The others are noted here while the ring holds them, so that a subscription that was passed over can
-//! be told how many events that were.
+//! Nearly every item is one event. The others are recorded here while the ring holds them, so that a subscription that lagged can
+//! report how many events it missed.
 
 use std::collections::VecDeque;
 
 use super::Item;
 
-/// The items of a ring that are not one event each.
+/// The items of a ring that do not stand for exactly one event.
 pub(super) struct LagAccounting {
-    /// The position that the next item gets.
+    /// The position of the next item.
     next: u64,
-    /// How many more events than items there were in all. Mostly less than none, since most such items are no event.
-    more: i64,
-    /// Of the items that the ring may still hold: the position, and how many more events than one.
+    /// Events minus items, over the ring's whole life. Usually negative, since most such items stand for no event.
+    surplus: i64,
+    /// The position and the surplus of such items that the ring may still hold.
     recent: VecDeque<(u64, i64)>,
 }
 
 impl LagAccounting {
-    /// Of a ring whose next item gets this position.
+    /// For a ring whose next item gets position `next`.
     pub(super) fn starting_at(next: u64) -> Self {
         Self {
             next,
-            more: 0,
+            surplus: 0,
             recent: VecDeque::new(),
         }
     }
 
-    /// Takes down items that are on their way into the ring, which holds nothing before `oldest` any more.
-    pub(super) fn note<E>(&mut self, items: &[Item<E>], oldest: u64) {
+    /// Records items that are about to be published. The ring holds nothing before `oldest` any more.
+    pub(super) fn record<E>(&mut self, items: &[Item<E>], oldest: u64) {
         for (position, item) in (self.next..).zip(items) {
-            let more = item.events().cast_signed() - 1;
-            if more != 0 {
-                self.more += more;
-                self.recent.push_back((position, more));
+            let surplus = item.events().cast_signed() - 1;
+            if surplus != 0 {
+                self.surplus += surplus;
+                self.recent.push_back((position, surplus));
             }
         }
         self.next += items.len() as u64;
@@ -42,10 +42,10 @@ impl LagAccounting {
         }
     }
 
-    /// How many more events than items there were before a position. Items that the ring no longer holds count, wherever they were.
-    pub(super) fn more_before(&self, position: u64) -> i64 {
+    /// Events minus items before a position. Includes items that the ring no longer holds, wherever they were.
+    pub(super) fn surplus_before(&self, position: u64) -> i64 {
         let from_there = self.recent.iter().rev().take_while(|&&(at, _)| at >= position);
-        self.more - from_there.map(|&(_, more)| more).sum::<i64>()
+        self.surplus - from_there.map(|&(_, surplus)| surplus).sum::<i64>()
     }
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_one_event_is_counted_before_and_after_it_has_left_the_ring() {
+    fn the_surplus_is_exact_before_and_after_items_leave_the_ring() {
         let slot = StreamSlot(0);
         let era = Era::default();
         let event = |seq| Item::Event {
@@ -66,8 +66,8 @@ mod tests {
             seq,
             event: Arc::new(()),
         };
-        let mut lag_accounting = LagAccounting::starting_at(1);
-        lag_accounting.note(
+        let mut accounting = LagAccounting::starting_at(1);
+        accounting.record(
             &[
                 event(1),
                 StreamNoticeKind::Lowered { to: 0, delivered: 1 }.on(slot, era),
@@ -75,15 +75,11 @@ mod tests {
             ],
             1,
         );
-        lag_accounting.note::<()>(&[StreamNoticeKind::Trimmed { after: 2, through: 7 }.on(slot, era)], 1);
-        let all = || {
-            (1..=5)
-                .map(|position| lag_accounting.more_before(position))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(all(), [0, 0, -1, -1, 3]);
-        lag_accounting.note(&[event(8)], 4);
-        assert_eq!(lag_accounting.more_before(4), -1);
-        assert_eq!(lag_accounting.more_before(6), 3);
+        accounting.record::<()>(&[StreamNoticeKind::Trimmed { after: 2, through: 7 }.on(slot, era)], 1);
+        let surpluses: Vec<_> = (1..=5).map(|position| accounting.surplus_before(position)).collect();
+        assert_eq!(surpluses, [0, 0, -1, -1, 3]);
+        accounting.record(&[event(8)], 4);
+        assert_eq!(accounting.surplus_before(4), -1);
+        assert_eq!(accounting.surplus_before(6), 3);
     }
 }

@@ -1,26 +1,92 @@
-//! What is delivered to whom, without any I/O: the streams that somebody here listens to, how far each is delivered, what the
-//! doorbells announce, and the rings through which events go out.
+//! Decides what is delivered to which subscription, without any I/O. The hub knows the streams that have subscriptions in this
+//! process, how far each is delivered, which numbers notifications have named, and the rings through which events reach the
+//! subscriptions.
 //!
-//! A worker asks the hub what to read ([`Hub::take_reads`]), reads it from the store, and brings it back ([`Hub::deliver`]).
-//! The hub lets through what is next in its stream, and nothing else: so whatever arrives, from doorbells, sweeps, or local
-//! appends, in whatever order and however often, goes out once and in order.
+//! The bus's reader asks the hub what to read ([`Hub::take_reads`]), reads it from the store, and passes the result back
+//! ([`Hub::deliver`]). The hub accepts an event only if it is the next of its stream. So events from notifications, sweeps and
+//! local appends are delivered once and in order, however often and in whatever order they arrive.
 
+mod attach;
+mod collect;
 mod delivery;
 mod item;
 mod lag_accounting;
 mod notifications;
 mod publish_queue;
-mod recent;
-mod rewind;
+mod recent_ids;
+mod rewind_log;
 mod start;
+mod start_signal;
 mod stream;
 mod table;
 
+// Only the distributed bus needs these: its store can be unreachable, miss notifications, and be replaced by another history.
 #[cfg(feature = "postgres")]
-pub(crate) use delivery::DeliveryCursor;
+mod read_retry;
+#[cfg(feature = "postgres")]
+mod rewind;
+#[cfg(feature = "postgres")]
+mod sweep;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use self::publish_queue::PublishQueue;
+use self::table::Table;
+use crate::bus::stats::Counters;
+
+pub(crate) use attach::Attached;
 pub(crate) use item::{Era, Item, StreamNotice, StreamNoticeKind};
 #[cfg(feature = "postgres")]
-pub(crate) use notifications::Announced;
-pub(crate) use rewind::PastRewind;
+pub(crate) use notifications::NotificationOutcome;
+pub(crate) use rewind_log::PastRewind;
+pub(crate) use start_signal::{StartPosition, StartSignal, StartWait};
 pub(crate) use stream::{StreamRef, StreamSlot};
-pub(crate) use table::{Attached, Hub, HubSettings, StartPosition, StartSignal, UNSET};
+#[cfg(feature = "postgres")]
+pub(crate) use sweep::DeliveryCursor;
+pub(crate) use table::UNSET;
+
+/// Bounds of the hub.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HubSettings {
+    /// Events that the ring of one stream holds for its subscriptions.
+    pub(crate) stream_capacity: usize,
+    /// Events that the ring for the subscriptions to all streams holds.
+    pub(crate) all_capacity: usize,
+    /// Unknown streams whose notifications may wait for a read. Beyond that the hub requests a sweep.
+    pub(crate) pending_streams: usize,
+}
+
+pub(crate) struct Hub<E: Send + Sync + 'static> {
+    table: Mutex<Table<E>>,
+    publish_queue: PublishQueue<E>,
+    settings: HubSettings,
+    pub(crate) counters: Arc<Counters>,
+    /// Wakes the tasks that read for the hub.
+    wakeup: Box<dyn Fn() + Send + Sync>,
+}
+
+impl<E: Send + Sync + 'static> Hub<E> {
+    pub(crate) fn new(settings: HubSettings, counters: Arc<Counters>, wakeup: Box<dyn Fn() + Send + Sync>) -> Self {
+        Self {
+            table: Mutex::new(Table::new()),
+            publish_queue: PublishQueue::default(),
+            settings,
+            counters,
+            wakeup,
+        }
+    }
+
+    /// The number of subscriptions.
+    pub(crate) fn subscriptions(&self) -> usize {
+        let table = self.table.lock();
+        let streams = table.streams.iter().flatten();
+        table.all.subscriptions + streams.map(|stream| stream.subscriptions).sum::<usize>()
+    }
+
+    /// The number of streams in the table.
+    pub(crate) fn streams(&self) -> usize {
+        self.table.lock().by_key.len()
+    }
+}

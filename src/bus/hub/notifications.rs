@@ -1,130 +1,95 @@
-//! Doorbells: what they may move, and what they may not.
+//! What a notification may cause.
 //!
-//! Anybody can ring. A doorbell leads to a read, never to more than one at a time in a stream, and what is delivered is what the
-//! store holds.
+//! Everybody who can connect to the database can send notifications. A notification causes a read, of which a stream never has
+//! more than one at a time, and only what the store returns is delivered.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::StreamNoticeKind;
 use super::stream::StreamSlot;
-use super::table::{Baseline, Hub, Table};
+use super::table::{Baseline, Table};
+use super::{Hub, StreamNoticeKind};
 
-/// What became of a doorbell.
+/// What a notification caused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Announced {
+pub(crate) enum NotificationOutcome {
     /// Its events will be read.
-    News,
-    /// Its events are delivered, or on their way.
-    Known,
-    /// Nobody here listens to its stream.
+    WillRead,
+    /// Its events are delivered, or their read was scheduled before.
+    AlreadyKnown,
+    /// Its stream has no subscriptions in this process.
     NotSubscribed,
 }
 
 impl<E: Send + Sync + 'static> Hub<E> {
-    /// A doorbell for some events of a stream, or a sweep's finding.
-    pub(crate) fn announced(&self, key: &str, seqs: RangeInclusive<u64>) -> Announced {
+    /// Handles a notification for the events `seqs` of a stream.
+    pub(crate) fn on_notification(&self, key: &str, seqs: RangeInclusive<u64>) -> NotificationOutcome {
         let mut table = self.table.lock();
-        let heard = self.announced_locked(&mut table, key, seqs);
+        let outcome = self.on_notification_locked(&mut table, key, seqs);
         drop(table);
-        if heard == Announced::News {
+        if outcome == NotificationOutcome::WillRead {
             (self.wakeup)();
         }
         self.publish_queue.flush();
-        heard
+        outcome
     }
 
-    fn announced_locked(&self, table: &mut Table<E>, key: &str, seqs: RangeInclusive<u64>) -> Announced {
+    fn on_notification_locked(
+        &self,
+        table: &mut Table<E>,
+        key: &str,
+        seqs: RangeInclusive<u64>,
+    ) -> NotificationOutcome {
         let slot = match table.by_key.get(key) {
             Some(&slot) => slot,
-            None if table.all.subscriptions == 0 => return Announced::NotSubscribed,
+            None if table.all.subscriptions == 0 => return NotificationOutcome::NotSubscribed,
             None => match &mut table.all.baseline {
-                Baseline::Complete(cold) if cold.contains_key(key) => {
-                    let (key, cursor) = cold.remove_entry(key).expect("it is there");
-                    let slot = table.insert(key, Some(cursor));
-                    table.stream_mut(slot).started_at = table.all.started_at;
-                    slot
+                Baseline::Complete(untracked) if untracked.contains_key(key) => {
+                    let (key, cursor) = untracked.remove_entry(key).expect("the key was just found");
+                    table.insert_for_all(key, cursor)
                 }
-                _ => return self.announced_unknown(table, key, seqs),
+                _ => return self.on_unknown_stream(table, key, seqs),
             },
         };
         let stream = table.stream_mut(slot);
         stream.wanted = stream.wanted.max(*seqs.end());
         let Some(cursor) = stream.cursor else {
-            stream.early = Some(stream.early.map_or(*seqs.start(), |early| early.min(*seqs.start())));
-            return Announced::News;
+            let first = stream.first_notified.unwrap_or(u64::MAX);
+            stream.first_notified = Some(first.min(*seqs.start()));
+            return NotificationOutcome::WillRead;
         };
         if *seqs.start() <= cursor {
             self.lower(table, slot, *seqs.start());
         }
         if *seqs.end() <= cursor {
-            return Announced::Known;
+            return NotificationOutcome::AlreadyKnown;
         }
         table.queue(slot);
-        Announced::News
+        NotificationOutcome::WillRead
     }
 
-    /// A stream reaches up to `high_water`, as a sweep has found. True if that is news.
-    pub(crate) fn found(&self, key: &str, high_water: u64) -> bool {
-        let mut table = self.table.lock();
-        let table = &mut *table;
-        if let Some(&slot) = table.by_key.get(key) {
-            let stream = table.stream_mut(slot);
-            let news = high_water > stream.wanted && stream.cursor.is_none_or(|cursor| high_water > cursor);
-            stream.wanted = stream.wanted.max(high_water);
-            if stream.cursor.is_some_and(|cursor| high_water > cursor) {
-                table.queue(slot);
-            }
-            return news;
-        }
-        if table.all.subscriptions == 0 {
-            return false;
-        }
-        match &mut table.all.baseline {
-            Baseline::Complete(cold) => match cold.get_mut(key) {
-                Some(cursor) if high_water <= *cursor => {
-                    *cursor = high_water; // less only if the history is another one
-                    false
-                }
-                _ => {
-                    let cursor = cold.remove(key).unwrap_or(0);
-                    if cursor == high_water {
-                        return false;
-                    }
-                    let slot = table.insert(Arc::from(key), Some(cursor));
-                    let started_at = table.all.started_at;
-                    let stream = table.stream_mut(slot);
-                    stream.started_at = started_at;
-                    stream.wanted = high_water;
-                    table.queue(slot);
-                    true
-                }
-            },
-            Baseline::Missing | Baseline::Unknown => false,
-        }
-    }
-
-    fn announced_unknown(&self, table: &mut Table<E>, key: &str, seqs: RangeInclusive<u64>) -> Announced {
+    fn on_unknown_stream(&self, table: &mut Table<E>, key: &str, seqs: RangeInclusive<u64>) -> NotificationOutcome {
         if let Some(known) = table.unverified.get_mut(key) {
-            let wider = *known.start().min(seqs.start())..=*known.end().max(seqs.end());
-            let heard = if wider == *known {
-                Announced::Known
+            let merged = *known.start().min(seqs.start())..=*known.end().max(seqs.end());
+            let outcome = if merged == *known {
+                NotificationOutcome::AlreadyKnown
             } else {
-                Announced::News
+                NotificationOutcome::WillRead
             };
-            *known = wider;
-            return heard;
+            *known = merged;
+            return outcome;
         }
         if table.unverified.len() < self.settings.pending_streams {
             table.unverified.insert(Arc::from(key), seqs);
         } else {
-            table.sweep_wanted = true;
+            table.sweep_requested = true; // bounded memory: the sweep finds what is not remembered here
         }
-        Announced::News
+        NotificationOutcome::WillRead
     }
 
-    /// A doorbell rang for `first`, which is at or below the cursor. A subscription that has started since the last delivery has
-    /// not had that event, and whoever rang means it to.
+    /// Handles a notification for number `first`, at or below the cursor. A subscription that has started since the last
+    /// delivery has not had that event. Its appender may have sent the notification after the subscription was ready, so the
+    /// event is delivered.
     pub(super) fn lower(&self, table: &mut Table<E>, slot: StreamSlot, first: u64) {
         let all_started_at = if table.all.subscriptions > 0 {
             table.all.started_at
@@ -132,8 +97,8 @@ impl<E: Send + Sync + 'static> Hub<E> {
             0
         };
         let stream = table.stream(slot);
-        let fresh = stream.started_at.max(all_started_at) > stream.delivered_at;
-        let Some(delivered) = stream.cursor.filter(|&cursor| fresh && first <= cursor) else {
+        let is_fresh = stream.started_at.max(all_started_at) > stream.delivered_at;
+        let Some(delivered) = stream.cursor.filter(|&cursor| is_fresh && first <= cursor) else {
             return;
         };
         let to = first - 1;
@@ -144,16 +109,5 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let era = stream.era;
         let item = StreamNoticeKind::Lowered { to, delivered }.on(slot, era);
         self.push(table, slot, vec![item]);
-    }
-
-    /// Whether something was announced that only a sweep can find. Asking takes the wish back.
-    pub(crate) fn take_sweep_wanted(&self) -> bool {
-        std::mem::take(&mut self.table.lock().sweep_wanted)
-    }
-
-    /// Asks the worker for a sweep.
-    pub(crate) fn want_sweep(&self) {
-        self.table.lock().sweep_wanted = true;
-        (self.wakeup)();
     }
 }

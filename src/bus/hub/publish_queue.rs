@@ -1,8 +1,8 @@
-//! Deliveries on their way into the rings.
+//! Items that wait to be published to the rings.
 //!
-//! Publishing wakes subscribers, and a waker may be anybody's code that calls the bus again. So nothing is published under
-//! the table's lock: deliveries are queued under it, in order, and published by whoever comes first to the queue; who finds
-//! another at it leaves.
+//! Publishing wakes subscribers, and a waker is foreign code that may call the bus. So nothing is published while the table is
+//! locked. Items are queued in order under that lock, and published after it is released by the first thread that finds the queue
+//! free. Other threads leave their items to it.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::Item;
 use crate::ring::Publisher;
 
-/// Some items, and the rings that they go to.
+/// Items, and the rings that they go to.
 pub(super) struct QueuedItems<E: Send + Sync + 'static> {
     pub(super) feeds: [Option<Publisher<Item<E>>>; 2],
     pub(super) items: Vec<Item<E>>,
@@ -21,44 +21,45 @@ pub(super) struct QueuedItems<E: Send + Sync + 'static> {
 pub(super) struct PublishQueue<E: Send + Sync + 'static>(Mutex<State<E>>);
 
 struct State<E: Send + Sync + 'static> {
-    waiting: VecDeque<QueuedItems<E>>,
-    attended: bool,
+    queued: VecDeque<QueuedItems<E>>,
+    /// Whether a thread is publishing.
+    publishing: bool,
 }
 
 impl<E: Send + Sync + 'static> Default for PublishQueue<E> {
     fn default() -> Self {
         Self(Mutex::new(State {
-            waiting: VecDeque::new(),
-            attended: false,
+            queued: VecDeque::new(),
+            publishing: false,
         }))
     }
 }
 
 impl<E: Send + Sync + 'static> PublishQueue<E> {
-    pub(super) fn push(&self, delivery: QueuedItems<E>) {
-        if !delivery.items.is_empty() {
-            self.0.lock().waiting.push_back(delivery);
+    pub(super) fn push(&self, items: QueuedItems<E>) {
+        if !items.items.is_empty() {
+            self.0.lock().queued.push_back(items);
         }
     }
 
-    /// Publishes what is queued, until nothing is, or leaves it to the thread that is at it. The caller holds no lock.
+    /// Publishes until the queue is empty, unless another thread is publishing. The caller must not hold a lock of the bus.
     pub(super) fn flush(&self) {
         loop {
             let batch = {
                 let mut queue = self.0.lock();
-                if queue.attended || queue.waiting.is_empty() {
+                if queue.publishing || queue.queued.is_empty() {
                     return;
                 }
-                queue.attended = true;
-                std::mem::take(&mut queue.waiting)
+                queue.publishing = true;
+                std::mem::take(&mut queue.queued)
             };
-            let _leave = Leave(self); // also if a waker panics
+            let _publishing = Publishing(self); // ends also if a waker panics
             let mut panic = None;
             for QueuedItems { feeds, items } in batch {
                 for feed in feeds.iter().flatten() {
                     let publish = || feed.publish_batch(items.to_vec());
                     if let Err(payload) = catch_unwind(AssertUnwindSafe(publish)) {
-                        panic = Some(payload); // a waker's: the others are to be served first
+                        panic = Some(payload); // from a waker: the other feeds come first
                     }
                 }
             }
@@ -69,10 +70,11 @@ impl<E: Send + Sync + 'static> PublishQueue<E> {
     }
 }
 
-struct Leave<'a, E: Send + Sync + 'static>(&'a PublishQueue<E>);
+/// Releases the queue when dropped.
+struct Publishing<'a, E: Send + Sync + 'static>(&'a PublishQueue<E>);
 
-impl<E: Send + Sync + 'static> Drop for Leave<'_, E> {
+impl<E: Send + Sync + 'static> Drop for Publishing<'_, E> {
     fn drop(&mut self) {
-        self.0.0.lock().attended = false;
+        self.0.0.lock().publishing = false;
     }
 }

@@ -1,72 +1,36 @@
-//! From where subscriptions start: what the store held when the worker asked.
+//! Gives subscriptions their start, from what the store held when it was asked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::Hub;
+use super::start_signal::{StartPosition, StartSignal};
 use super::stream::{StreamRef, StreamSlot};
-use super::table::{Baseline, Hub, StartPosition, StartSignal, Table};
+use super::table::{Baseline, Table};
 
 impl<E: Send + Sync + 'static> Hub<E> {
-    /// Streams whose high-water the worker has to ask for.
+    /// Streams whose subscriptions wait for the store's high-water mark, at most `max`.
     pub(crate) fn unstarted(&self, max: usize) -> Vec<StreamRef> {
         let table = self.table.lock();
         let slots = table.unstarted.iter().take(max);
-        slots
-            .map(|&slot| {
-                let stream = table.stream(slot);
-                StreamRef {
-                    slot,
-                    key: Arc::clone(&stream.key),
-                    version: stream.version,
-                }
-            })
-            .collect()
+        slots.map(|&slot| table.stream(slot).reference(slot)).collect()
     }
 
-    /// Somebody wants all that the store holds of a stream now, also what nobody has rung for.
-    pub(crate) fn check(&self, stream: &StreamRef) {
-        let mut table = self.table.lock();
-        let live = table
-            .current(stream.slot, stream.version)
-            .is_some_and(|stream| stream.cursor.is_some());
-        if live && !table.unchecked.contains(&stream.slot) {
-            table.unchecked.push(stream.slot);
-            drop(table);
-            (self.wakeup)();
-        }
-    }
-
-    /// Streams whose high-water mark the worker has to ask for, and to tell as [found](Self::found).
-    pub(crate) fn take_unchecked(&self, max: usize) -> Vec<StreamRef> {
-        let mut table = self.table.lock();
-        let now = table.unchecked.len().min(max);
-        let slots: Vec<_> = table.unchecked.drain(..now).collect();
-        let streams = slots.into_iter().filter_map(|slot| {
-            let stream = table.streams.get(slot.index())?.as_ref()?;
-            Some(StreamRef {
-                slot,
-                key: Arc::clone(&stream.key),
-                version: stream.version,
-            })
-        });
-        streams.collect()
-    }
-
-    /// The high-water marks of streams that had no cursor: their subscriptions start there.
+    /// Starts subscriptions at their streams' high-water marks.
     pub(crate) fn start(&self, high_waters: impl IntoIterator<Item = (StreamRef, u64)>) {
-        let mut opened = Vec::new();
+        let mut started = Vec::new();
         let mut table = self.table.lock();
         for (StreamRef { slot, version, .. }, high_water) in high_waters {
             if table
                 .current(slot, version)
                 .is_some_and(|stream| stream.cursor.is_none())
             {
-                self.start_stream(&mut table, slot, high_water, &mut opened);
+                self.start_stream(&mut table, slot, high_water, &mut started);
             }
         }
-        table.forget_started();
+        table.retain_unstarted();
         drop(table);
-        self.open(opened);
+        self.signal(started);
     }
 
     fn start_stream(
@@ -74,21 +38,17 @@ impl<E: Send + Sync + 'static> Hub<E> {
         table: &mut Table<E>,
         slot: StreamSlot,
         high_water: u64,
-        opened: &mut Vec<(StartSignal, StartPosition)>,
+        started: &mut Vec<(StartSignal, StartPosition)>,
     ) {
         let tick = table.tick();
         let stream = table.stream_mut(slot);
         stream.cursor = Some(high_water);
         stream.base = high_water;
         stream.started_at = tick;
-        let (early, wanted) = (stream.early.take(), stream.wanted);
-        opened.extend(
-            stream
-                .starting
-                .drain(..)
-                .map(|gate| (gate, StartPosition::One(high_water))),
-        );
-        if let Some(first) = early {
+        let (first_notified, wanted) = (stream.first_notified.take(), stream.wanted);
+        let signals = stream.starting.drain(..);
+        started.extend(signals.map(|signal| (signal, StartPosition::One(high_water))));
+        if let Some(first) = first_notified {
             self.lower(table, slot, first);
         }
         if wanted > high_water {
@@ -96,62 +56,54 @@ impl<E: Send + Sync + 'static> Hub<E> {
         }
     }
 
-    /// Without the table's lock.
-    fn open(&self, gates: Vec<(StartSignal, StartPosition)>) {
-        for (gate, start) in gates {
-            gate.set(Ok(start));
-        }
+    /// The caller must not hold the table's lock: this calls wakers.
+    fn signal(&self, started: Vec<(StartSignal, StartPosition)>) {
+        StartSignal::set_all(started.into_iter().map(|(signal, start)| (signal, Ok(start))));
         self.publish_queue.flush();
     }
 
-    /// Whether somebody listens to all streams, and waits for a baseline.
-    pub(crate) fn baseline_wanted(&self) -> bool {
+    /// Whether subscriptions to all streams wait for a baseline.
+    pub(crate) fn needs_baseline(&self) -> bool {
         let table = self.table.lock();
         table.all.subscriptions > 0 && matches!(table.all.baseline, Baseline::Missing)
     }
 
-    /// Whether somebody listens to all streams.
-    pub(crate) fn listens_to_all(&self) -> bool {
-        self.table.lock().all.subscriptions > 0
-    }
-
-    /// All streams of the store and their high-water marks, or that the store does not know: subscriptions to all start there.
+    /// Sets the baseline, at which subscriptions to all streams start: the high-water marks of all streams, or `None` if the
+    /// store cannot list its streams.
     pub(crate) fn set_baseline(&self, listing: Option<HashMap<Arc<str>, u64>>) {
         let mut table = self.table.lock();
         if !matches!(table.all.baseline, Baseline::Missing) {
             return;
         }
-        let mut opened = Vec::new();
+        let mut started = Vec::new();
         table.all.baseline = match listing {
-            Some(mut cold) => {
+            Some(mut listing) => {
                 let known: Vec<_> = table
                     .slots()
                     .map(|(slot, stream)| (slot, Arc::clone(&stream.key)))
                     .collect();
                 for (slot, key) in known {
-                    let listed = cold.remove(&key).unwrap_or(0);
-                    // From the listing, not from a later answer: events in between are owed to the subscriptions to all.
+                    let listed = listing.remove(&key).unwrap_or(0);
+                    // From the listing, not from a later answer: subscriptions to all are owed the events in between.
                     if table.stream(slot).cursor.is_none() {
-                        self.start_stream(&mut table, slot, listed, &mut opened);
+                        self.start_stream(&mut table, slot, listed, &mut started);
                     }
                 }
-                table.forget_started();
-                Baseline::Complete(cold)
+                table.retain_unstarted();
+                Baseline::Complete(listing)
             }
             None => Baseline::Unknown,
         };
         table.all.started_at = table.tick();
         let start = StartPosition::All(table.snapshot());
-        opened.extend(
-            std::mem::take(&mut table.all.starting)
-                .into_iter()
-                .map(|gate| (gate, start.clone())),
-        );
-        let early = std::mem::take(&mut table.unverified);
+        let signals = std::mem::take(&mut table.all.starting).into_iter();
+        started.extend(signals.map(|signal| (signal, start.clone())));
+        // Notifications that came before the baseline are judged by it.
+        let unverified = std::mem::take(&mut table.unverified);
         drop(table);
-        self.open(opened);
-        for (key, seqs) in early {
-            self.announced(&key, seqs);
+        self.signal(started);
+        for (key, seqs) in unverified {
+            self.on_notification(&key, seqs);
         }
     }
 }

@@ -1,13 +1,13 @@
-//! One stream that somebody here listens to.
+//! The state of one stream in the table.
 
 use std::sync::Arc;
 
-use super::recent::Recent;
-use super::table::StartSignal;
-use super::{Era, Item, StreamNoticeKind};
+use super::recent_ids::RecentIds;
+use super::start_signal::StartSignal;
+use super::{Era, Item, StreamNotice, StreamNoticeKind};
 use crate::ring::Publisher;
 
-/// Where a stream is in the table. Given again to another stream only when nobody has it any more.
+/// A stream's place in the table. Reused for another stream only when no subscription refers to it any more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct StreamSlot(pub(crate) u32);
 
@@ -17,12 +17,12 @@ impl StreamSlot {
     }
 }
 
-/// A stream, as a reader of its history needs it.
+/// Identifies a stream and its history.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamRef {
     pub(crate) slot: StreamSlot,
     pub(crate) key: Arc<str>,
-    /// Goes up with every rewind, and is never given to two streams: what was read under another number is not to be used.
+    /// Changes with every rewind, and is unique among all streams. What was read under another version must not be used.
     pub(crate) version: u64,
 }
 
@@ -30,26 +30,26 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     pub(super) key: Arc<str>,
     pub(super) version: u64,
     pub(super) era: Era,
-    /// The ring of the subscriptions to this stream; none if there are only subscriptions to all.
+    /// The ring of the subscriptions to this stream. None if there are only subscriptions to all.
     pub(super) feed: Option<Publisher<Item<E>>>,
     pub(super) subscriptions: usize,
-    /// The number up to which everything has been delivered; none until the worker has asked the store.
+    /// The number up to which everything has been delivered. None until the store's high-water mark is known.
     pub(super) cursor: Option<u64>,
-    /// The cursor that the stream began with.
+    /// The first value of `cursor`.
     pub(super) base: u64,
-    /// The highest number that somebody has announced; more than the cursor means that there is something to read.
+    /// The highest number that a notification or a sweep has named. Above the cursor there is something to read.
     pub(super) wanted: u64,
-    /// The lowest number that was announced before the cursor was known.
-    pub(super) early: Option<u64>,
-    /// When a subscription last began here, and when an event was last delivered, by the table's clock.
+    /// The lowest number that was named by a notification before the cursor was known.
+    pub(super) first_notified: Option<u64>,
+    /// When a subscription last started here, and when an event was last delivered, by the table's clock.
     pub(super) started_at: u64,
     pub(super) delivered_at: u64,
-    /// Where a late doorbell has last lowered fresh subscriptions to.
+    /// The number to which a late notification last [lowered](StreamNoticeKind::Lowered) fresh subscriptions.
     pub(super) lowered: Option<u64>,
-    pub(super) recent: Recent,
+    pub(super) recent_ids: RecentIds,
     /// Subscriptions that wait for the cursor.
     pub(super) starting: Vec<StartSignal>,
-    /// Whether it is in the queue of streams to read.
+    /// Whether the stream is in the queue of streams to read.
     pub(super) queued: bool,
 }
 
@@ -64,19 +64,27 @@ impl<E: Send + Sync + 'static> Stream<E> {
             cursor,
             base: cursor.unwrap_or(0),
             wanted: 0,
-            early: None,
+            first_notified: None,
             started_at: 0,
             delivered_at: 0,
             lowered: None,
-            recent: Recent::default(),
+            recent_ids: RecentIds::default(),
             starting: Vec::new(),
             queued: false,
+        }
+    }
+
+    pub(super) fn reference(&self, slot: StreamSlot) -> StreamRef {
+        StreamRef {
+            slot,
+            key: Arc::clone(&self.key),
+            version: self.version,
         }
     }
 }
 
 impl StreamNoticeKind {
     pub(super) fn on<E>(self, slot: StreamSlot, era: Era) -> Item<E> {
-        Item::StreamNotice(Arc::new(super::StreamNotice { slot, era, kind: self }))
+        Item::StreamNotice(Arc::new(StreamNotice { slot, era, kind: self }))
     }
 }

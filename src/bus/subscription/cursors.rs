@@ -1,14 +1,15 @@
-//! How far a subscription has got, in each of its streams.
+//! How far a subscription has come in each of its streams.
 
 use crate::bus::hub::{Hub, StartPosition, StreamSlot, UNSET};
 
-/// Says that nothing has been delivered since the start. Numbers stay below, since Postgres counts to 2^63.
+/// Marks a cursor as fresh: nothing has been delivered since the start, so a late notification may still lower it. Numbers never use
+/// this bit, since Postgres counts to 2^63.
 const FRESH: u64 = 1 << 63;
 
 pub(super) enum Cursors {
-    /// Of one stream.
+    /// The cursor of one stream.
     One(u64),
-    /// By slot.
+    /// Cursors by slot.
     All(Vec<u64>),
 }
 
@@ -25,7 +26,7 @@ impl Cursors {
         }
     }
 
-    /// After a number that the subscriber has had: what comes next is fixed, and no doorbell changes it.
+    /// After a number that the subscriber has had. No notification changes this start.
     pub(super) fn after(seq: u64) -> Self {
         Self::One(seq & !FRESH)
     }
@@ -46,7 +47,7 @@ impl Cursors {
         }
     }
 
-    /// The number of the last event, of a stream of which the subscription has had an item.
+    /// The number of the last event. The subscription must have had an item of the stream.
     pub(super) fn get<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot) -> u64 {
         *self.entry(hub, slot) & !FRESH
     }
@@ -55,7 +56,8 @@ impl Cursors {
         *self.entry(hub, slot) = seq & !FRESH;
     }
 
-    /// Goes back to `to` if nothing has been delivered. Gives the number up to which the way forth leads through the history.
+    /// Goes back to `to` if nothing has been delivered. Returns the former start: the events up to it have to be read from the
+    /// history.
     pub(super) fn lower<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot, to: u64) -> Option<u64> {
         let cursor = self.entry(hub, slot);
         let start = *cursor & !FRESH;

@@ -1,7 +1,7 @@
-//! A subscription: a stream of events that is complete by its own account.
+//! A subscription: a stream of events without repetitions and without undisclosed holes.
 //!
-//! Items come through a ring. The subscription knows for each stream what comes next; what it has had is dropped, and where
-//! something is missing (it was too slow, or starts in the past) it reads the store until it has caught up with the ring.
+//! Items come through a ring. The subscription knows the next number of each of its streams. It drops items that it has had. Where
+//! events are missing, because it was too slow or starts in the past, it reads the store until it has caught up with the ring.
 
 mod cursors;
 mod ready;
@@ -16,9 +16,8 @@ use futures_core::Stream;
 
 pub use self::ready::Ready;
 use self::state_machine::StateMachine;
-use super::gate::Gate;
 use super::history_cache::HistoryCache;
-use super::hub::{Attached, Hub};
+use super::hub::{Attached, Hub, StartSignal};
 use super::{BusError, BusEvent, FleetEvent, StreamEvent};
 
 /// What a subscription does when its subscriber is so slow that events leave memory before they are delivered.
@@ -29,21 +28,21 @@ use super::{BusError, BusEvent, FleetEvent, StreamEvent};
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum OnSlow {
-    /// Reads what is missing from the store: nothing is lost, everything comes in order, once. A subscriber that stays slow stays
-    /// behind.
+    /// Reads the missing events from the store: nothing is lost, and every event comes once and in order. A subscriber that stays
+    /// slow stays behind.
     #[default]
     Replay,
-    /// Says how many events are passed over ([`BusEvent::Lagged`]), and goes on with what is in memory.
+    /// Yields [`BusEvent::Lagged`] with the number of skipped events, and continues with the events in memory.
     Report,
 }
 
-/// A subscription: the events of one stream, or of all. Yields until the bus is shut down, then ends.
+/// A subscription to the events of one stream, or of all streams. Implements [`Stream`], and ends when the bus is shut down.
 ///
-/// Each event comes once, and in its stream's order, without a hole: what is missing is said by an item of its own. Subscriptions
-/// are independent of each other, and a slow one delays nobody. It can be polled on any executor; a bus over Postgres needs
-/// its own tokio runtime to live on.
+/// Each event comes once, in the order of its stream, and without a hole: an item of its own stands for events that are missing. A slow
+/// subscription does not delay others. Subscriptions can be polled on any executor, also those of a bus over Postgres, whose own tasks
+/// run on tokio.
 ///
-/// Dropping it unsubscribes. Receiving is cancel-safe.
+/// Dropping a subscription unsubscribes. Receiving is cancel-safe.
 ///
 /// ```
 /// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus};
@@ -63,20 +62,20 @@ pub struct BusSubscription<E: StreamEvent = FleetEvent>(State<E>);
 
 enum State<E: StreamEvent> {
     StateMachine(Box<StateMachine<E>>),
-    /// There never was anything to subscribe to.
+    /// The subscription was refused, and ends at once.
     Refused(BusError),
 }
 
 impl<E: StreamEvent> BusSubscription<E> {
     pub(crate) fn new(
         hub: Arc<Hub<E>>,
-        pages: Arc<HistoryCache<E>>,
+        history: Arc<HistoryCache<E>>,
         attached: Attached<E>,
         after: Option<u64>,
         on_slow: OnSlow,
     ) -> Self {
         Self(State::StateMachine(Box::new(StateMachine::new(
-            hub, pages, attached, after, on_slow,
+            hub, history, attached, after, on_slow,
         ))))
     }
 
@@ -84,12 +83,15 @@ impl<E: StreamEvent> BusSubscription<E> {
         Self(State::Refused(error))
     }
 
-    /// Completes when the start of the subscription is fixed: every event that is committed from then on will be delivered. Some that
-    /// were committed shortly before may be, too.
+    /// Completes when the subscription has its start. Every event that is committed from then on is delivered. Events that were
+    /// committed shortly before may be delivered too.
+    ///
+    /// The future does not borrow the subscription. It waits for as long as the store does not answer.
     ///
     /// # Errors
     ///
-    /// The stream key cannot name a stream, or the bus is shut down. The store not answering is no error: this waits.
+    /// - [`BusError::InvalidStreamKey`] if the key cannot name a stream.
+    /// - [`BusError::Closed`] if the bus is shut down, or the subscription is dropped.
     ///
     /// ```
     /// use doorbell::bus::{EventBus, LocalBus};
@@ -101,12 +103,16 @@ impl<E: StreamEvent> BusSubscription<E> {
     /// ```
     pub fn ready(&self) -> Ready {
         match &self.0 {
-            State::StateMachine(live) => Ready::new(Arc::clone(live.gate())),
-            State::Refused(error) => Ready::new(Gate::open(Err(error.clone()))),
+            State::StateMachine(machine) => Ready::new(machine.start().wait()),
+            State::Refused(error) => Ready::new(StartSignal::already(Err(error.clone())).wait()),
         }
     }
 
-    /// The next item; `None` when the bus is shut down and everything is delivered. Cancel-safe.
+    /// Receives the next item. Returns `None` when the bus is shut down and the items in memory are delivered.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before it completes, no item is lost.
     ///
     /// ```
     /// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus};
@@ -124,7 +130,7 @@ impl<E: StreamEvent> BusSubscription<E> {
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// The stream that the subscription is to; none if it is to all.
+    /// The key of the stream, or `None` for a subscription to all streams.
     ///
     /// ```
     /// use doorbell::bus::{EventBus, LocalBus};
@@ -136,7 +142,7 @@ impl<E: StreamEvent> BusSubscription<E> {
     #[must_use]
     pub fn stream_key(&self) -> Option<&str> {
         match &self.0 {
-            State::StateMachine(live) => live.stream_key(),
+            State::StateMachine(machine) => machine.stream_key(),
             State::Refused(_) => None,
         }
     }
@@ -154,7 +160,7 @@ impl<E: StreamEvent> BusSubscription<E> {
     /// ```
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<BusEvent<E>>> {
         match &mut self.0 {
-            State::StateMachine(live) => live.poll(cx),
+            State::StateMachine(machine) => machine.poll(cx),
             State::Refused(_) => Poll::Ready(None),
         }
     }

@@ -1,23 +1,20 @@
-//! Waiting for the start of a subscription.
+//! Waits for the start of a subscription.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use futures_util::FutureExt as _;
-
 use crate::bus::BusError;
-use crate::bus::gate::Opened;
-use crate::bus::hub::{StartPosition, StartSignal};
+use crate::bus::hub::StartWait;
 
-/// See [`BusSubscription::ready`](super::BusSubscription::ready). Independent of the subscription, which can be moved away
-/// meanwhile. If that is dropped before it is ready, this completes with [`BusError::Closed`].
+/// The future of [`BusSubscription::ready`](super::BusSubscription::ready). Does not borrow the subscription. If the subscription is
+/// dropped before it is ready, this completes with [`BusError::Closed`].
 #[must_use = "futures do nothing unless polled"]
-pub struct Ready(Opened<Result<StartPosition, BusError>>);
+pub struct Ready(StartWait);
 
 impl Ready {
-    pub(super) fn new(gate: StartSignal) -> Self {
-        Self(gate.opened())
+    pub(super) fn new(start: StartWait) -> Self {
+        Self(start)
     }
 }
 
@@ -25,7 +22,7 @@ impl Future for Ready {
     type Output = Result<(), BusError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_unpin(cx).map(|start| start.map(|_| ()))
+        self.0.as_mut().poll(cx).map_ok(|_| ())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a subscription does: from the ring while it keeps up, from the store's history where something is missing.
+//! The state of a subscription: it takes items from the ring while it keeps up, and from the store's history where events are missing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,78 +8,79 @@ use futures_util::FutureExt as _;
 
 use super::OnSlow;
 use super::cursors::Cursors;
-use crate::bus::gate::Opened;
 use crate::bus::history_cache::{HistoryCache, HistoryPage, PageFetch};
 use crate::bus::hub::{
-    Attached, Era, Hub, Item, PastRewind, StartPosition, StartSignal, StreamNotice, StreamNoticeKind, StreamRef,
-    StreamSlot,
+    Attached, Era, Hub, Item, PastRewind, StartPosition, StartSignal, StartWait, StreamNotice, StreamNoticeKind,
+    StreamRef, StreamSlot,
 };
 use crate::bus::{BusError, BusEvent, Gap, Rewound, StreamEvent};
 use crate::ring::{Lagged, RecvError, Subscriber, coop};
 
 pub(super) struct StateMachine<E: StreamEvent> {
     hub: Arc<Hub<E>>,
-    pages: Arc<HistoryCache<E>>,
+    history: Arc<HistoryCache<E>>,
     feed: Subscriber<Item<E>>,
-    gate: StartSignal,
+    start: StartSignal,
     stream: Option<StreamRef>,
     on_slow: OnSlow,
     phase: Phase,
-    /// Streams in which the ring is ahead, and up to which number.
+    /// Streams of which events are missing, and the number up to which they have to be read from the history.
     behind: VecDeque<(StreamSlot, u64)>,
-    reading: Option<Reading<E>>,
-    /// An item that waits for what comes before it.
+    history_read: Option<HistoryRead<E>>,
+    /// An item of the ring that is delivered after the events in `behind`.
     held: Option<Item<E>>,
-    /// The last rewind that is known here, and what is to be said of those whose notices were missed.
-    rewinds: u64,
-    /// How many more events than items the ring of all streams had, up to here.
-    more: i64,
-    missed: VecDeque<BusEvent<E>>,
-    /// Streams whose rewinds were made up for before the ring has come to them, and the history that counts there.
-    ahead: Vec<(StreamSlot, Era)>,
-    /// The subscriber says that it has had more than this process knows of.
-    claimed: Option<ClaimedStart>,
+    /// The number of the last rewind that this subscription has handled.
+    last_rewind: u64,
+    /// Events minus items in the ring of all streams, before the next item.
+    surplus: i64,
+    /// `Rewound` items for rewinds whose notices were lost with a lag.
+    missed_rewinds: VecDeque<BusEvent<E>>,
+    /// Streams whose rewind was handled before the ring has come to its notice, and the era that the subscription is in. Until the ring
+    /// catches up, it may still hold items of older eras.
+    ahead_of_ring: Vec<(StreamSlot, Era)>,
+    /// A start beyond what this process has delivered, until the store has confirmed it.
+    unconfirmed: Option<UnconfirmedStart>,
 }
 
-/// A start beyond what this process has delivered. It may have been delivered by another one, or read from the store; so the store
-/// is asked whether there is such an event.
+/// A start beyond what this process has delivered. Another process may have delivered those events, or the subscriber has read them
+/// from the store. So the store is asked whether it has, or had, such an event.
 #[derive(Clone, Copy)]
-struct ClaimedStart {
-    /// The last number that the subscriber has had.
-    had: u64,
+struct UnconfirmedStart {
+    /// The last number that the subscriber says it has had.
+    after: u64,
     /// How far this process has delivered.
-    live: u64,
+    delivered: u64,
 }
 
 enum Phase {
-    /// Waits for the start; with the number after which the subscriber wants to begin, if it said so.
+    /// Waits for the start. `after` is the number after which the subscriber wants to start, if it has named one.
     Starting {
-        gate: Opened<Result<StartPosition, BusError>>,
+        start: StartWait,
         after: Option<u64>,
     },
     Started(Cursors),
     Ended,
 }
 
-/// A page of the history, on its way or under the finger.
-struct Reading<E> {
+/// A page of the history that is being fetched or delivered.
+struct HistoryRead<E> {
     stream: StreamRef,
     fetch: PageFetch<E>,
-    /// The page that was read, and the next record in it.
+    /// The fetched page, and the index of the next record.
     page: Option<(Arc<HistoryPage<E>>, usize)>,
-    /// Whether the store has been asked for the same once, and had nothing.
-    again: bool,
+    /// Whether this is the second read of the same range, after one that found nothing.
+    is_retry: bool,
 }
 
 impl<E: StreamEvent> Drop for StateMachine<E> {
     fn drop(&mut self) {
         self.hub
-            .detach(self.stream.as_ref().map(|stream| stream.slot), &self.gate);
-        self.gate.set(Err(BusError::Closed));
+            .detach(self.stream.as_ref().map(|stream| stream.slot), &self.start);
+        self.start.set(Err(BusError::Closed));
     }
 }
 
-/// What an item comes to.
+/// What became of an item.
 enum Step<E> {
     Yield(BusEvent<E>),
     Continue,
@@ -88,43 +89,43 @@ enum Step<E> {
 impl<E: StreamEvent> StateMachine<E> {
     pub(super) fn new(
         hub: Arc<Hub<E>>,
-        pages: Arc<HistoryCache<E>>,
+        history: Arc<HistoryCache<E>>,
         attached: Attached<E>,
         after: Option<u64>,
         on_slow: OnSlow,
     ) -> Self {
         let Attached {
             feed,
-            gate,
+            start,
             stream,
-            rewinds,
-            more,
+            last_rewind,
+            surplus,
         } = attached;
         let phase = Phase::Starting {
-            gate: Arc::clone(&gate).opened(),
+            start: start.wait(),
             after,
         };
         Self {
             hub,
-            pages,
+            history,
             feed,
-            gate,
+            start,
             stream,
             on_slow,
             phase,
             behind: VecDeque::new(),
-            reading: None,
+            history_read: None,
             held: None,
-            rewinds,
-            more,
-            missed: VecDeque::new(),
-            ahead: Vec::new(),
-            claimed: None,
+            last_rewind,
+            surplus,
+            missed_rewinds: VecDeque::new(),
+            ahead_of_ring: Vec::new(),
+            unconfirmed: None,
         }
     }
 
-    pub(super) fn gate(&self) -> &StartSignal {
-        &self.gate
+    pub(super) fn start(&self) -> &StartSignal {
+        &self.start
     }
 
     pub(super) fn stream_key(&self) -> Option<&str> {
@@ -135,9 +136,9 @@ impl<E: StreamEvent> StateMachine<E> {
         loop {
             match &mut self.phase {
                 Phase::Ended => return Poll::Ready(None),
-                Phase::Starting { gate, after } => {
+                Phase::Starting { start, after } => {
                     let after = *after;
-                    match ready!(gate.poll_unpin(cx)) {
+                    match ready!(start.as_mut().poll(cx)) {
                         Ok(start) => self.begin(&start, after),
                         Err(_) => self.phase = Phase::Ended,
                     }
@@ -145,10 +146,11 @@ impl<E: StreamEvent> StateMachine<E> {
                 }
                 Phase::Started(_) => {}
             }
-            if let Some(item) = self.missed.pop_front() {
+            // What is older comes first: rewinds, then history, then the item that waits for the history, then the ring.
+            if let Some(item) = self.missed_rewinds.pop_front() {
                 return Poll::Ready(Some(item));
             }
-            if self.reading.is_some() {
+            if self.history_read.is_some() {
                 match ready!(self.poll_history(cx)) {
                     Step::Yield(item) => return Poll::Ready(Some(item)),
                     Step::Continue => continue,
@@ -164,13 +166,13 @@ impl<E: StreamEvent> StateMachine<E> {
                 continue;
             }
             let step = match self.held.take() {
-                Some(item) => self.take(item),
+                Some(item) => self.on_item(item),
                 None => match ready!(self.feed.poll_recv(cx)) {
                     Ok(item) => {
-                        self.more += item.events().cast_signed() - 1;
-                        self.take(item)
+                        self.surplus += item.events().cast_signed() - 1;
+                        self.on_item(item)
                     }
-                    Err(RecvError::Lagged(lagged)) => self.lagged(lagged),
+                    Err(RecvError::Lagged(lagged)) => self.on_lag(lagged),
                     Err(RecvError::Closed) => {
                         self.phase = Phase::Ended;
                         Step::Continue
@@ -197,41 +199,42 @@ impl<E: StreamEvent> StateMachine<E> {
     }
 
     fn begin(&mut self, start: &StartPosition, after: Option<u64>) {
-        let (Some(after), &StartPosition::One(live), Some(stream)) = (after, start, &self.stream) else {
+        let (Some(after), &StartPosition::One(delivered), Some(stream)) = (after, start, &self.stream) else {
             self.phase = Phase::Started(Cursors::at(start));
             return;
         };
-        let stream = stream.clone();
-        if after > live {
-            self.claimed = Some(ClaimedStart { had: after, live });
+        let slot = stream.slot;
+        if after > delivered {
+            self.unconfirmed = Some(UnconfirmedStart { after, delivered });
+            // The read after `after - 1` shows whether the store has number `after`.
             self.phase = Phase::Started(Cursors::after(after - 1));
-            self.behind.push_back((stream.slot, after));
+            self.behind.push_back((slot, after));
             return;
         }
         self.phase = Phase::Started(Cursors::after(after));
-        self.behind.push_back((stream.slot, live));
+        self.behind.push_back((slot, delivered));
     }
 
-    /// An item of the feed.
-    fn take(&mut self, item: Item<E>) -> Step<E> {
-        if !self.ahead.is_empty() && self.is_of_the_past(&item) {
+    /// Handles an item of the feed.
+    fn on_item(&mut self, item: Item<E>) -> Step<E> {
+        if !self.ahead_of_ring.is_empty() && self.is_superseded(&item) {
             return Step::Continue;
         }
         match &item {
-            Item::Event { slot, seq, .. } => self.take_seq(*slot, *seq, item),
+            Item::Event { slot, seq, .. } => self.on_numbered(*slot, *seq, item),
             Item::StreamNotice(notice) => {
                 let notice = Arc::clone(notice);
                 match notice.kind {
-                    StreamNoticeKind::Undecodable { seq, .. } => self.take_seq(notice.slot, seq, item),
-                    _ => self.take_notice(&notice, &item),
+                    StreamNoticeKind::Undecodable { seq, .. } => self.on_numbered(notice.slot, seq, item),
+                    _ => self.on_notice(&notice, &item),
                 }
             }
         }
     }
 
-    /// Whether an item is of a history that was replaced, and this subscription has gone on to the one after it. The ring catches
-    /// up with the notice of the rewind, or with what comes behind it.
-    fn is_of_the_past(&mut self, item: &Item<E>) -> bool {
+    /// Whether an item belongs to a history that this subscription has left. The ring has caught up when it yields the notice of the
+    /// rewind, or an item that was published after it.
+    fn is_superseded(&mut self, item: &Item<E>) -> bool {
         let (slot, era, rewind) = match item {
             Item::Event { slot, era, .. } => (*slot, *era, None),
             Item::StreamNotice(notice) => match notice.kind {
@@ -239,20 +242,21 @@ impl<E: StreamEvent> StateMachine<E> {
                 _ => (notice.slot, notice.era, None),
             },
         };
-        let Some(at) = self.ahead.iter().position(|&(ahead, _)| ahead == slot) else {
+        let Some(at) = self.ahead_of_ring.iter().position(|&(ahead, _)| ahead == slot) else {
             return false;
         };
-        let caught_up = self.ahead[at].1 == era || rewind.is_some_and(|rewind| rewind.number > self.rewinds);
+        let caught_up =
+            self.ahead_of_ring[at].1 == era || rewind.is_some_and(|rewind| rewind.number > self.last_rewind);
         if caught_up {
-            self.ahead.swap_remove(at);
+            self.ahead_of_ring.swap_remove(at);
         }
         !caught_up
     }
 
-    /// An item that has a number.
-    fn take_seq(&mut self, slot: StreamSlot, seq: u64, item: Item<E>) -> Step<E> {
+    /// Handles an item that has a number: an event, or the notice in its place.
+    fn on_numbered(&mut self, slot: StreamSlot, seq: u64, item: Item<E>) -> Step<E> {
         if seq <= self.cursor(slot) {
-            return Step::Continue;
+            return Step::Continue; // read from the history before
         }
         if let Some(step) = self.catch_up(slot, seq - 1, &item) {
             return step;
@@ -264,7 +268,8 @@ impl<E: StreamEvent> StateMachine<E> {
         })
     }
 
-    /// What the ring has lost up to number `through`, which comes before an item of it.
+    /// Handles the events up to `through` that the ring has lost. They precede `item`, which is held if they have to be read or reported
+    /// first.
     fn catch_up(&mut self, slot: StreamSlot, through: u64, item: &Item<E>) -> Option<Step<E>> {
         let at = self.cursor(slot);
         if at >= through {
@@ -279,7 +284,7 @@ impl<E: StreamEvent> StateMachine<E> {
                 self.set_cursor(slot, through);
                 Step::Yield(BusEvent::Lagged(through - at))
             }
-            (OnSlow::Report, None) => return None, // counted when the ring said so
+            (OnSlow::Report, None) => return None, // counted in `on_lag`
         };
         self.held = Some(item.clone());
         Some(step)
@@ -287,7 +292,7 @@ impl<E: StreamEvent> StateMachine<E> {
 
     fn undecodable(&self, slot: StreamSlot, seq: u64, notice: &StreamNotice) -> BusEvent<E> {
         let StreamNoticeKind::Undecodable { reason, .. } = &notice.kind else {
-            unreachable!("the only notice with a number")
+            unreachable!("no other notice has a number")
         };
         BusEvent::Undecodable {
             stream_key: self.hub.stream_ref(slot).key,
@@ -296,12 +301,12 @@ impl<E: StreamEvent> StateMachine<E> {
         }
     }
 
-    fn take_notice(&mut self, notice: &StreamNotice, item: &Item<E>) -> Step<E> {
+    fn on_notice(&mut self, notice: &StreamNotice, item: &Item<E>) -> Step<E> {
         let slot = notice.slot;
         let at = self.cursor(slot);
         match notice.kind {
             StreamNoticeKind::Trimmed { after, through } if through > at => {
-                // What the ring has passed over before was counted.
+                // What the ring lost before the notice is part of a `Lagged` already, and must not be counted twice.
                 let is_counted = self.on_slow == OnSlow::Report && self.stream.is_none();
                 let at = if is_counted { at.max(after) } else { at };
                 self.set_cursor(slot, through);
@@ -311,10 +316,10 @@ impl<E: StreamEvent> StateMachine<E> {
                     seqs: at + 1..=through,
                 }))
             }
-            StreamNoticeKind::Rewound(rewind) => self.rewound(rewind).map_or(Step::Continue, Step::Yield),
+            StreamNoticeKind::Rewound(rewind) => self.on_rewind(rewind).map_or(Step::Continue, Step::Yield),
             StreamNoticeKind::Lowered { to, delivered } => {
                 if self.lower(slot, to) {
-                    self.held = Some(item.clone()); // what is before the start comes first
+                    self.held = Some(item.clone()); // the events before the former start come first
                     return Step::Continue;
                 }
                 self.catch_up(slot, delivered, item).unwrap_or(Step::Continue)
@@ -323,22 +328,22 @@ impl<E: StreamEvent> StateMachine<E> {
         }
     }
 
-    /// The history of a stream was replaced. What is to be said, if the subscriber has had events that are gone.
-    fn rewound(&mut self, rewind: PastRewind) -> Option<BusEvent<E>> {
+    /// Handles a rewind. Returns the item to yield if the subscriber has had events that the new history lacks.
+    fn on_rewind(&mut self, rewind: PastRewind) -> Option<BusEvent<E>> {
         let PastRewind {
             number,
             slot,
             resume_after,
             exact,
         } = rewind;
-        if number <= self.rewinds {
+        if number <= self.last_rewind {
             return None;
         }
-        self.rewinds = number;
+        self.last_rewind = number;
         self.behind.retain(|&(behind, _)| behind != slot);
         let at = self.cursor(slot);
         if at <= resume_after {
-            // What it has had is in both histories, and what it has not is read from the new one.
+            // Both histories have what the subscriber has had. The rest is read from the new one.
             self.behind.push_back((slot, resume_after));
             return None;
         }
@@ -352,7 +357,7 @@ impl<E: StreamEvent> StateMachine<E> {
         }))
     }
 
-    /// A doorbell rang for an event before the start. True if there is something to read for it.
+    /// Handles a notification for an event before the start. Returns true if the history has to be read for it.
     fn lower(&mut self, slot: StreamSlot, to: u64) -> bool {
         if let Phase::Started(cursors) = &mut self.phase
             && let Some(start) = cursors.lower(&self.hub, slot, to)
@@ -363,22 +368,23 @@ impl<E: StreamEvent> StateMachine<E> {
         false
     }
 
-    /// The ring has passed over items.
-    fn lagged(&mut self, lagged: Lagged) -> Step<E> {
+    /// The ring has overwritten items that this subscription has not had. Notices among them have to be made up for: the hub
+    /// remembers rewinds and lowered starts.
+    fn on_lag(&mut self, lagged: Lagged) -> Step<E> {
         self.hub.counters.lags.add(1);
         let own = self.stream.as_ref().map(|stream| stream.slot);
-        for rewind in self.hub.rewinds_after(self.rewinds, own) {
-            let said = self.rewound(rewind);
-            self.missed.extend(said);
-            self.ahead.retain(|&(slot, _)| slot != rewind.slot);
-            self.ahead.push((rewind.slot, Era::of(&rewind)));
+        for rewind in self.hub.rewinds_after(self.last_rewind, own) {
+            let rewound = self.on_rewind(rewind);
+            self.missed_rewinds.extend(rewound);
+            self.ahead_of_ring.retain(|&(slot, _)| slot != rewind.slot);
+            self.ahead_of_ring.push((rewind.slot, Era::of(&rewind)));
         }
         match (self.on_slow, own) {
             (_, Some(slot)) => {
                 if let Some(to) = self.hub.lowered(slot) {
                     self.lower(slot, to);
                 }
-                // The next item shows what is missing, whatever it is, and there is one: the ring is full of them.
+                // The ring is full, so there is a next item, and every kind of item shows which events are missing before it.
                 Step::Continue
             }
             (OnSlow::Report, None) => match self.events_in(lagged) {
@@ -386,7 +392,7 @@ impl<E: StreamEvent> StateMachine<E> {
                 events => Step::Yield(BusEvent::Lagged(events)),
             },
             (OnSlow::Replay, None) => {
-                // A stream of which nothing more comes would not show it.
+                // The ring may hold no later item of a stream, so every stream is compared with what the hub has delivered.
                 for (slot, through, lowered) in self.hub.delivered() {
                     if let Some(to) = lowered {
                         self.lower(slot, to);
@@ -400,119 +406,119 @@ impl<E: StreamEvent> StateMachine<E> {
         }
     }
 
-    /// How many events the items were that the ring of all streams has passed over.
+    /// The number of events among the items that the ring of all streams has skipped.
     fn events_in(&mut self, lagged: Lagged) -> u64 {
         let skipped = lagged.skipped.cast_signed();
-        // What is counted although it comes after these items is overwritten: the next lag has less then.
-        let more = self.hub.more_before(lagged.resume_at).max(self.more - skipped);
-        let events = skipped + more - self.more;
-        self.more = more;
+        // The hub's figure may include items after these that are overwritten already. Then the next lag counts fewer.
+        let surplus = self.hub.surplus_before(lagged.resume_at).max(self.surplus - skipped);
+        let events = skipped + surplus - self.surplus;
+        self.surplus = surplus;
         events.cast_unsigned()
     }
 
-    fn read_after(&mut self, slot: StreamSlot, at: u64, again: bool) {
+    fn read_after(&mut self, slot: StreamSlot, at: u64, is_retry: bool) {
         let stream = self.hub.stream_ref(slot);
-        let fetch = self.pages.after(&stream, at);
-        self.reading = Some(Reading {
+        let fetch = self.history.page_after(&stream, at);
+        self.history_read = Some(HistoryRead {
             stream,
             fetch,
             page: None,
-            again,
+            is_retry,
         });
     }
 
     fn poll_history(&mut self, cx: &mut Context<'_>) -> Poll<Step<E>> {
-        let reading = self.reading.as_mut().expect("the caller has looked");
-        let slot = reading.stream.slot;
-        if reading.page.is_none() {
-            match ready!(reading.fetch.poll_unpin(cx)) {
-                Some(page) => reading.page = Some((page, 0)),
+        let read = self.history_read.as_mut().expect("the caller has checked");
+        let slot = read.stream.slot;
+        if read.page.is_none() {
+            match ready!(read.fetch.poll_unpin(cx)) {
+                Some(page) => read.page = Some((page, 0)),
                 None => {
                     self.phase = Phase::Ended;
                     return Poll::Ready(Step::Continue);
                 }
             }
         }
-        let (page, next) = reading.page.clone().expect("it has been read");
-        // A page is in memory, so it could be read without end.
+        let (page, next) = read.page.clone().expect("the page was just fetched");
+        // Records of a page are always ready, so a subscriber that reads many has to yield to other tasks.
         ready!(coop::poll_proceed(cx)).made_progress();
-        let again = reading.again;
-        let key = Arc::clone(&reading.stream.key);
-        if let Some(claim) = self.claimed {
-            return Poll::Ready(self.judge(claim, &page, slot, key, again));
+        let is_retry = read.is_retry;
+        let key = Arc::clone(&read.stream.key);
+        if let Some(start) = self.unconfirmed {
+            return Poll::Ready(self.confirm_start(start, &page, slot, key, is_retry));
         }
         let at = self.cursor(slot);
         if page.low_water > at {
             self.set_cursor(slot, page.low_water);
-            self.reading = None;
+            self.history_read = None;
             let gap = Gap {
                 stream_key: key,
                 seqs: at + 1..=page.low_water,
             };
             return Poll::Ready(Step::Yield(BusEvent::Gap(gap)));
         }
-        let from = next + page.records[next..].partition_point(|past| past.seq <= at);
-        let Some(past) = page.records.get(from) else {
-            self.page_is_done(slot, at, from > 0 && next > 0, again);
+        let from = next + page.records[next..].partition_point(|record| record.seq <= at);
+        let Some(record) = page.records.get(from) else {
+            self.finish_page(slot, at, from > 0 && next > 0, is_retry);
             return Poll::Ready(Step::Continue);
         };
-        if past.seq != at + 1 {
-            self.page_is_done(slot, at, false, again);
+        if record.seq != at + 1 {
+            self.finish_page(slot, at, false, is_retry);
             return Poll::Ready(Step::Continue);
         }
-        let item = match &past.event {
+        let item = match &record.event {
             Ok(event) => BusEvent::Event(Arc::clone(event)),
             Err(reason) => BusEvent::Undecodable {
                 stream_key: key,
-                seq: past.seq,
+                seq: record.seq,
                 reason: Arc::clone(reason),
             },
         };
         self.set_cursor(slot, at + 1);
-        self.reading.as_mut().expect("as above").page = Some((page, from + 1));
+        self.history_read.as_mut().expect("as above").page = Some((page, from + 1));
         Poll::Ready(Step::Yield(item))
     }
 
-    /// Whether the store has, or had, the event that the subscriber says it has had.
-    fn judge(
+    /// Checks that the store has, or had, the event after which the subscriber wants to start.
+    fn confirm_start(
         &mut self,
-        claim: ClaimedStart,
+        start: UnconfirmedStart,
         page: &HistoryPage<E>,
         slot: StreamSlot,
         stream_key: Arc<str>,
-        again: bool,
+        is_retry: bool,
     ) -> Step<E> {
-        let ClaimedStart { had, live } = claim;
-        if page.low_water >= had || page.records.iter().any(|past| past.seq == had) {
-            self.claimed = None;
-            self.set_cursor(slot, had);
-            return Step::Continue; // with the page, which may have what comes next
+        let UnconfirmedStart { after, delivered } = start;
+        if page.low_water >= after || page.records.iter().any(|record| record.seq == after) {
+            self.unconfirmed = None;
+            self.set_cursor(slot, after);
+            return Step::Continue; // with the same page, which may hold the next events
         }
-        if !again {
-            // It may have been read before the event was there.
-            self.read_after(slot, had - 1, true);
+        if !is_retry {
+            // The page may have been read before the event was appended.
+            self.read_after(slot, after - 1, true);
             return Step::Continue;
         }
-        self.claimed = None;
-        self.reading = None;
+        self.unconfirmed = None;
+        self.history_read = None;
         self.behind.clear();
-        self.set_cursor(slot, live);
+        self.set_cursor(slot, delivered);
         Step::Yield(BusEvent::Rewound(Rewound {
             stream_key,
-            delivered: had,
-            resume_after: live,
+            delivered: after,
+            resume_after: delivered,
             exact: false,
         }))
     }
 
-    /// Nothing more in the page. If it had nothing at all for us the store does not have what the ring has shown; that is so only
-    /// while its history is being replaced, and then a notice is on its way.
-    fn page_is_done(&mut self, slot: StreamSlot, at: u64, had_something: bool, again: bool) {
-        self.reading = None;
-        if had_something {
+    /// Ends the read of a page. If the page had nothing for this subscription, twice, the store lacks events that the ring has
+    /// shown. That happens only while the history is being replaced, and a notice of the rewind follows.
+    fn finish_page(&mut self, slot: StreamSlot, at: u64, had_events: bool, is_retry: bool) {
+        self.history_read = None;
+        if had_events {
             return; // what is still missing is in the next page
         }
-        if again {
+        if is_retry {
             self.behind.retain(|&(behind, _)| behind != slot);
             self.held = None;
         } else {

@@ -1,4 +1,4 @@
-//! A bus over a `MemoryStore`, without a worker.
+//! A bus over a `MemoryStore`, whose reads are done by the test.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ impl HistorySource<FleetEvent> for HistoryReader {
     }
 }
 
-/// A store, a hub with small rings, and pages.
+/// A store, a hub with small rings, and a history cache.
 pub(super) struct Bus {
     pub(super) store: MemoryStore,
     pub(super) hub: Arc<Hub<FleetEvent>>,
-    pages: Arc<HistoryCache<FleetEvent>>,
+    history: Arc<HistoryCache<FleetEvent>>,
 }
 
 impl Bus {
@@ -34,12 +34,12 @@ impl Bus {
         let store = MemoryStore::new();
         Self {
             hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
-            pages: HistoryCache::new(Arc::new(HistoryReader(store.clone())), Duration::from_secs(10)),
+            history: HistoryCache::new(Arc::new(HistoryReader(store.clone())), Duration::from_secs(10)),
             store,
         }
     }
 
-    /// A subscription that has started.
+    /// Subscribes to a stream. The subscription has its start.
     pub(super) fn subscribe(&self, key: &str, on_slow: OnSlow) -> BusSubscription {
         let attached = self.hub.attach_one(key).expect("the hub is open");
         let unstarted = self.hub.unstarted(1).into_iter();
@@ -47,56 +47,62 @@ impl Bus {
             .map(|stream| (stream, self.store.high_water_now(key)))
             .collect();
         self.hub.start(heads);
-        BusSubscription::new(Arc::clone(&self.hub), Arc::clone(&self.pages), attached, None, on_slow)
+        BusSubscription::new(
+            Arc::clone(&self.hub),
+            Arc::clone(&self.history),
+            attached,
+            None,
+            on_slow,
+        )
     }
 
-    /// A subscription to all streams of an empty store, which has started.
+    /// Subscribes to all streams of an empty store. The subscription has its start.
     pub(super) fn subscribe_all(&self) -> BusSubscription {
         let attached = self.hub.attach_all().expect("the hub is open");
         self.hub.set_baseline(Some(HashMap::new()));
         BusSubscription::new(
             Arc::clone(&self.hub),
-            Arc::clone(&self.pages),
+            Arc::clone(&self.history),
             attached,
             None,
             OnSlow::Replay,
         )
     }
 
-    /// Appends so many events and delivers them.
+    /// Appends events and delivers them.
     pub(super) fn append(&self, key: &str, events: u64) {
         for _ in 0..events {
             let event = self
                 .store
                 .append_now(FleetEvent::custom(key, "n", ""))
-                .expect("the key is good");
-            self.hub.announced(key, event.seq..=event.seq);
+                .expect("the key is valid");
+            self.hub.on_notification(key, event.seq..=event.seq);
             self.read();
         }
     }
 
     fn read(&self) {
-        for range in self.hub.take_reads(10) {
-            let page = self.store.replay_now(&range.key, range.after, 100);
-            self.hub.deliver(range, page, 100);
+        for read in self.hub.take_reads(10) {
+            let page = self.store.replay_now(&read.key, read.after, 100);
+            self.hub.deliver(read, page, 100);
         }
     }
 
-    /// The history up to the head is another one from `resume_after` on.
+    /// Replaces the history after `resume_after`.
     pub(super) fn rewind(&self, key: &str, resume_after: u64, exact: bool) {
         let cursor = self
             .hub
             .cursors(true)
             .into_iter()
             .find(|cursor| *cursor.stream.key == *key)
-            .expect("it is there");
+            .expect("the stream has subscriptions");
         self.hub
             .rewind(&cursor.stream, resume_after, exact, self.store.high_water_now(key));
         self.read();
     }
 }
 
-/// Everything that is there.
+/// Receives all items that are ready.
 pub(super) fn drain(subscription: &mut BusSubscription) -> Vec<BusEvent> {
     let mut cx = Context::from_waker(Waker::noop());
     std::iter::from_fn(|| match subscription.poll_recv(&mut cx) {

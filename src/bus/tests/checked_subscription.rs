@@ -1,4 +1,4 @@
-//! A subscription under test, and what it is owed.
+//! A subscription that checks what it receives against the model store.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -9,29 +9,29 @@ use crate::bus::{BusEvent, BusSubscription, FleetEvent, Gap, OnSlow, Rewound};
 
 pub(super) struct CheckedSubscription {
     subscription: BusSubscription,
-    had: BTreeMap<String, Had>,
+    received: BTreeMap<String, Received>,
     after: Option<u64>,
     on_slow: OnSlow,
-    /// What each stream held when it became ready, as far as its history is still the same.
+    /// The head of each stream when the subscription became ready, as far as its history is still the same.
     ready_at: Option<HashMap<String, u64>>,
-    /// Events that it was told to have missed, before the first that it had.
+    /// Events reported as skipped before the first item of the stream.
     lagged: u64,
 }
 
-/// What came of a stream, without a hole.
-struct Had {
-    /// The number before the first of these.
+/// The items of one stream, without a hole.
+struct Received {
+    /// The number before the first item.
     after: u64,
     items: Vec<Seen>,
 }
 
 enum Seen {
     Event(FleetEvent),
-    /// Said to be missing.
+    /// Reported as missing.
     Missing,
 }
 
-impl Had {
+impl Received {
     fn last(&self) -> u64 {
         self.after + self.items.len() as u64
     }
@@ -39,7 +39,8 @@ impl Had {
     fn rewind(&mut self, resume_after: u64) {
         self.after = self.after.min(resume_after);
         let kept = resume_after - self.after;
-        self.items.truncate(usize::try_from(kept).expect("a small number"));
+        self.items
+            .truncate(usize::try_from(kept).expect("test streams are short"));
     }
 }
 
@@ -47,7 +48,7 @@ impl CheckedSubscription {
     pub(super) fn new(subscription: BusSubscription, after: Option<u64>, on_slow: OnSlow) -> Self {
         Self {
             subscription,
-            had: BTreeMap::new(),
+            received: BTreeMap::new(),
             after,
             on_slow,
             ready_at: None,
@@ -62,14 +63,14 @@ impl CheckedSubscription {
         }
     }
 
-    /// The stream has lost what comes after `keep`: what takes its place is owed.
+    /// The stream has lost the events after `keep`. Those that take their place must be delivered.
     pub(super) fn note_rewind(&mut self, key: &str, keep: u64) {
         if let Some(head) = self.ready_at.as_mut().and_then(|heads| heads.get_mut(key)) {
             *head = keep.min(*head);
         }
     }
 
-    /// True if there was an item.
+    /// Receives an item. Returns false if none is ready.
     pub(super) fn receive(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         let item = match self.subscription.poll_recv(&mut cx) {
@@ -78,17 +79,17 @@ impl CheckedSubscription {
         };
         match item {
             BusEvent::Event(event) => {
-                self.goes_on(&event.agent_id, event.seq)
+                self.next_in(&event.agent_id, event.seq)
                     .push(Seen::Event((*event).clone()));
             }
             BusEvent::Gap(Gap { stream_key, seqs }) => {
-                let items = self.goes_on(&stream_key, *seqs.start());
+                let items = self.next_in(&stream_key, *seqs.start());
                 items.extend(seqs.map(|_| Seen::Missing));
             }
             BusEvent::Lagged(n) if self.on_slow == OnSlow::Report => {
-                let one = self.had.values_mut().next();
-                match one {
-                    Some(had) => had.items.extend((0..n).map(|_| Seen::Missing)),
+                let stream = self.received.values_mut().next();
+                match stream {
+                    Some(received) => received.items.extend((0..n).map(|_| Seen::Missing)),
                     None => self.lagged += n,
                 }
             }
@@ -98,17 +99,17 @@ impl CheckedSubscription {
         true
     }
 
-    /// Number `seq` of a stream is what comes next.
-    fn goes_on(&mut self, key: &str, seq: u64) -> &mut Vec<Seen> {
+    /// Checks that `seq` is the next number of a stream.
+    fn next_in(&mut self, key: &str, seq: u64) -> &mut Vec<Seen> {
         assert!(self.subscription.stream_key().is_none_or(|own| own == key));
         let lagged = std::mem::take(&mut self.lagged);
-        let had = self.had.entry(key.to_owned()).or_insert_with(|| {
+        let received = self.received.entry(key.to_owned()).or_insert_with(|| {
             let after = self.after.unwrap_or(seq - lagged - 1);
             let items = (0..lagged).map(|_| Seen::Missing).collect();
-            Had { after, items }
+            Received { after, items }
         });
-        assert_eq!(seq, had.last() + 1, "in {key}");
-        &mut had.items
+        assert_eq!(seq, received.last() + 1, "in {key}");
+        &mut received.items
     }
 
     fn rewound(&mut self, rewound: &Rewound) {
@@ -120,45 +121,45 @@ impl CheckedSubscription {
         } = rewound;
         assert!(resume_after < delivered, "{rewound:?}");
         let lagged = std::mem::take(&mut self.lagged);
-        match (self.had.get_mut(&**stream_key), self.after) {
-            (Some(had), _) => {
-                assert_eq!(delivered, had.last(), "in {stream_key}");
-                had.rewind(resume_after);
+        match (self.received.get_mut(&**stream_key), self.after) {
+            (Some(received), _) => {
+                assert_eq!(delivered, received.last(), "in {stream_key}");
+                received.rewind(resume_after);
                 return;
             }
             (None, Some(after)) => assert_eq!(delivered, after + lagged, "in {stream_key}"),
             (None, None) => {}
         }
-        let had = Had {
+        let received = Received {
             after: resume_after,
             items: Vec::new(),
         };
-        self.had.insert(stream_key.to_string(), had);
+        self.received.insert(stream_key.to_string(), received);
     }
 
-    /// Everything has come.
+    /// Checks that everything was received.
     pub(super) fn check(&self, model_store: &ModelStore) {
-        let ready_at = self.ready_at.as_ref().expect("everything has started");
+        let ready_at = self.ready_at.as_ref().expect("the subscription is ready");
         for (key, head) in model_store.heads() {
             if self.subscription.stream_key().is_some_and(|own| own != key) {
                 continue;
             }
             let owed_after = self.after.unwrap_or(ready_at.get(&key).copied().unwrap_or(0));
-            let Some(had) = self.had.get(&key) else {
+            let Some(received) = self.received.get(&key) else {
                 let missing = head.saturating_sub(owed_after);
                 assert!(
                     self.lagged >= missing,
-                    "{key}: nothing came, what comes after {owed_after} is owed"
+                    "{key}: nothing was received, but the events after {owed_after} are owed"
                 );
                 continue;
             };
             assert!(
-                had.after <= owed_after,
-                "{key}: began after {}, what comes after {owed_after} is owed",
-                had.after
+                received.after <= owed_after,
+                "{key}: started after {}, but the events after {owed_after} are owed",
+                received.after
             );
-            assert_eq!(had.last(), head, "{key}: the last");
-            for (seq, item) in (had.after + 1..).zip(&had.items) {
+            assert_eq!(received.last(), head, "{key}: the last event");
+            for (seq, item) in (received.after + 1..).zip(&received.items) {
                 if let Seen::Event(event) = item {
                     assert_eq!(*event, model_store.event(&key, seq));
                 }

@@ -1,4 +1,4 @@
-//! A bus whose worker is the test.
+//! A bus whose tasks are replaced by the operations of a schedule.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::bus::hub::{Hub, HubSettings};
 use crate::bus::{BusSubscription, FleetEvent, OnSlow};
 use crate::store::Record;
 
-/// With small rings, so that subscribers are slow.
+/// Small rings, so that subscribers lag.
 pub(super) const SETTINGS: HubSettings = HubSettings {
     stream_capacity: 4,
     all_capacity: 8,
@@ -22,18 +22,19 @@ pub(super) const SETTINGS: HubSettings = HubSettings {
 struct Harness {
     model_store: ModelStore,
     hub: Arc<Hub<FleetEvent>>,
-    pages: Arc<HistoryCache<FleetEvent>>,
+    history: Arc<HistoryCache<FleetEvent>>,
+    /// Notifications that are delivered later.
     late: VecDeque<(String, u64)>,
     subscriptions: Vec<CheckedSubscription>,
 }
 
-/// Does the steps, and then whatever is needed for everything to be found and received.
-pub(super) fn run(steps: Vec<Op>, sweeps: bool) {
-    let mut rig = Harness::new();
-    for step in steps {
-        rig.step(step);
+/// Runs a schedule, lets the bus deliver the rest, and checks every subscription.
+pub(super) fn run(ops: Vec<Op>, sweeps: bool) {
+    let mut harness = Harness::new();
+    for op in ops {
+        harness.apply(op);
     }
-    rig.finish(sweeps);
+    harness.finish(sweeps);
 }
 
 impl Harness {
@@ -41,20 +42,20 @@ impl Harness {
         let model_store = ModelStore::default();
         Self {
             hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
-            pages: HistoryCache::new(Arc::new(model_store.clone()), Duration::from_secs(10)),
+            history: HistoryCache::new(Arc::new(model_store.clone()), Duration::from_secs(10)),
             model_store,
             late: VecDeque::new(),
             subscriptions: Vec::new(),
         }
     }
 
-    fn step(&mut self, step: Op) {
-        match step {
+    fn apply(&mut self, op: Op) {
+        match op {
             Op::Append { stream, fate } => {
                 let event = self.model_store.append(&key(stream));
                 match fate {
-                    NotificationFate::Announced => {
-                        self.hub.announced(&event.agent_id, event.seq..=event.seq);
+                    NotificationFate::Delivered => {
+                        self.hub.on_notification(&event.agent_id, event.seq..=event.seq);
                     }
                     NotificationFate::Late => self.late.push_back((event.agent_id, event.seq)),
                     NotificationFate::Lost => {}
@@ -65,13 +66,14 @@ impl Harness {
                 self.hub.enqueue(&key(stream), &Record::from_event(event));
                 self.hub.flush();
             }
-            Op::LateNotification => {
+            Op::DeliverLate => {
                 if let Some((key, seq)) = self.late.pop_front() {
-                    self.hub.announced(&key, seq..=seq);
+                    self.hub.on_notification(&key, seq..=seq);
                 }
             }
-            Op::Forged { stream, first, more } => {
-                self.hub.announced(&key(stream), first..=first.saturating_add(more));
+            Op::InvalidNotification { stream, first, more } => {
+                self.hub
+                    .on_notification(&key(stream), first..=first.saturating_add(more));
             }
             Op::Start => self.start(),
             Op::Read { streams, limit, fails } => {
@@ -102,7 +104,7 @@ impl Harness {
     }
 
     fn start(&self) {
-        if self.hub.baseline_wanted() {
+        if self.hub.needs_baseline() {
             let listing = self.model_store.heads().into_iter();
             let listing = listing.map(|(key, head)| (Arc::from(key), head)).collect();
             self.hub.set_baseline(Some(listing));
@@ -118,17 +120,17 @@ impl Harness {
     }
 
     fn read(&self, streams: usize, limit: usize, fails: bool) -> bool {
-        let ranges = self.hub.take_reads(streams);
-        if ranges.is_empty() {
+        let reads = self.hub.take_reads(streams);
+        if reads.is_empty() {
             return false;
         }
         if fails {
-            self.hub.put_back(ranges);
+            self.hub.put_back(reads);
             return true;
         }
-        for range in ranges {
-            let page = self.model_store.page(&range.key, range.after, limit);
-            self.hub.deliver(range, page, limit);
+        for read in reads {
+            let page = self.model_store.page(&read.key, read.after, limit);
+            self.hub.deliver(read, page, limit);
         }
         true
     }
@@ -136,11 +138,11 @@ impl Harness {
     fn sweep(&self) {
         self.hub.collect();
         for (key, head) in self.model_store.heads() {
-            self.hub.found(&key, head);
+            self.hub.report_high_water(&key, head);
         }
     }
 
-    /// The store loses what was delivered, and the bus notices at once.
+    /// The store loses delivered events, and the bus detects it at once.
     fn rewind(&mut self, key: &str, keep: u64) {
         let cursors = self.hub.cursors(true);
         let Some(cursor) = cursors.into_iter().find(|cursor| *cursor.stream.key == *key) else {
@@ -151,8 +153,8 @@ impl Harness {
         }
         self.model_store.rewind(key, keep);
         self.hub.rewind(&cursor.stream, keep, true, keep);
-        for watched in &mut self.subscriptions {
-            watched.note_rewind(key, keep);
+        for subscription in &mut self.subscriptions {
+            subscription.note_rewind(key, keep);
         }
     }
 
@@ -162,37 +164,37 @@ impl Harness {
             None => self.hub.attach_all(),
         };
         let attached = attached.expect("the hub is open");
-        let (hub, pages) = (Arc::clone(&self.hub), Arc::clone(&self.pages));
-        let subscription = BusSubscription::new(hub, pages, attached, after, on_slow);
+        let (hub, history) = (Arc::clone(&self.hub), Arc::clone(&self.history));
+        let subscription = BusSubscription::new(hub, history, attached, after, on_slow);
         self.subscriptions
             .push(CheckedSubscription::new(subscription, after, on_slow));
     }
 
     fn note_ready(&mut self) {
-        for watched in &mut self.subscriptions {
-            watched.note_ready(&self.model_store);
+        for subscription in &mut self.subscriptions {
+            subscription.note_ready(&self.model_store);
         }
     }
 
-    /// Everything is found and received in the end.
+    /// Delivers everything and checks it.
     fn finish(mut self, sweeps: bool) {
         while let Some((key, seq)) = self.late.pop_front() {
-            self.hub.announced(&key, seq..=seq);
+            self.hub.on_notification(&key, seq..=seq);
         }
         for _ in 0..3 {
             self.start();
             self.start();
             self.start();
             self.note_ready();
-            // The hub asks for one when forged bells have taken the place of honest ones.
-            if sweeps || self.hub.take_sweep_wanted() {
+            // The hub requests a sweep when invalid notifications have used up its room for valid ones.
+            if sweeps || self.hub.take_sweep_request() {
                 self.sweep();
             }
             while self.read(100, 5, false) {}
         }
-        for watched in &mut self.subscriptions {
-            while watched.receive() {}
-            watched.check(&self.model_store);
+        for subscription in &mut self.subscriptions {
+            while subscription.receive() {}
+            subscription.check(&self.model_store);
         }
     }
 }

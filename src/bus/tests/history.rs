@@ -1,4 +1,4 @@
-//! History in memory: shared while it is fresh, and not served after retention has removed it.
+//! The history cache: pages are shared while they are fresh, and removed events become gaps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,12 @@ use crate::bus::{BusEvent, EventBus as _, FleetEvent, Gap, LocalBus};
 use crate::store::{MemoryStore, Page};
 
 #[derive(Default)]
-struct Counted {
+struct CountingSource {
     store: MemoryStore,
     reads: AtomicU64,
 }
 
-impl HistorySource<FleetEvent> for Arc<Counted> {
+impl HistorySource<FleetEvent> for Arc<CountingSource> {
     fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
         self.reads.fetch_add(1, Ordering::Relaxed); // relaxed: one thread
         let page = self.store.replay_now(&key, after, limit);
@@ -26,12 +26,12 @@ impl HistorySource<FleetEvent> for Arc<Counted> {
     }
 }
 
-/// How often the store is read when two subscriptions want the same page, one after the other.
-fn reads_for_two(keep_for: Duration) -> u64 {
-    let source = Arc::new(Counted::default());
+/// The number of store reads for two requests of the same page, one after the other.
+fn reads_for_two_requests(keep_for: Duration) -> u64 {
+    let source = Arc::new(CountingSource::default());
     for text in ["one", "two"] {
         let appended = source.store.append_now(FleetEvent::custom("agent-1", "note", text));
-        appended.expect("the key is good");
+        appended.expect("the key is valid");
     }
     let settings = HubSettings {
         stream_capacity: 4,
@@ -40,28 +40,28 @@ fn reads_for_two(keep_for: Duration) -> u64 {
     };
     let hub = Hub::<FleetEvent>::new(settings, Arc::default(), Box::new(|| {}));
     let stream = hub.attach_one("agent-1").expect("the hub is open").stream;
-    let stream = stream.expect("it is to one stream");
-    let pages = HistoryCache::new(Arc::new(Arc::clone(&source)), keep_for);
+    let stream = stream.expect("the subscription is to one stream");
+    let cache = HistoryCache::new(Arc::new(Arc::clone(&source)), keep_for);
     for _ in 0..2 {
-        let page = pages.after(&stream, 0).now_or_never().flatten();
+        let page = cache.page_after(&stream, 0).now_or_never().flatten();
         assert_eq!(page.map(|page| page.records.len()), Some(2));
     }
     source.reads.load(Ordering::Relaxed) // relaxed: as above
 }
 
 #[test]
-fn who_comes_soon_after_finds_the_page_in_memory() {
-    assert_eq!(reads_for_two(Duration::from_secs(3600)), 1);
+fn a_fresh_page_is_served_from_the_cache() {
+    assert_eq!(reads_for_two_requests(Duration::from_secs(3600)), 1);
 }
 
 #[test]
-fn a_page_whose_time_is_over_is_read_again() {
-    assert_eq!(reads_for_two(Duration::ZERO), 2);
-    assert_eq!(reads_for_two(Duration::from_nanos(1)), 2);
+fn an_expired_page_is_read_again() {
+    assert_eq!(reads_for_two_requests(Duration::ZERO), 2);
+    assert_eq!(reads_for_two_requests(Duration::from_nanos(1)), 2);
 }
 
 #[test]
-fn what_was_read_before_it_was_trimmed_is_a_gap_afterwards() {
+fn cached_events_that_were_trimmed_become_a_gap() {
     let bus = LocalBus::new();
     for n in 1..=5 {
         bus.publish(FleetEvent::custom("agent-1", "note", n.to_string()));

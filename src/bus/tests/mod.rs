@@ -1,4 +1,6 @@
-//! Random schedules of everything that can happen to a bus, against what the contract promises.
+//! Runs random schedules of operations against a bus, and checks the guarantees of the contract.
+//!
+//! The schedules stand in for the tasks of the distributed bus, so these tests need the feature `postgres`, but no server.
 
 mod bus;
 mod checked_subscription;
@@ -14,10 +16,10 @@ use self::harness::run;
 use self::op::{NotificationFate, Op, without_sweeps};
 use super::OnSlow;
 
-fn step() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = Op> {
     let stream = 0..4_u8;
     let fate = prop_oneof![
-        Just(NotificationFate::Announced),
+        Just(NotificationFate::Delivered),
         Just(NotificationFate::Late),
         Just(NotificationFate::Lost)
     ];
@@ -25,8 +27,8 @@ fn step() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => (stream.clone(), fate).prop_map(|(stream, fate)| Op::Append { stream, fate }),
         6 => stream.clone().prop_map(|stream| Op::AppendHere { stream }),
-        3 => Just(Op::LateNotification),
-        1 => (0..6_u8, 1..60_u64, 0..5_u64).prop_map(|(stream, first, more)| Op::Forged { stream, first, more }),
+        3 => Just(Op::DeliverLate),
+        1 => (0..6_u8, 1..60_u64, 0..5_u64).prop_map(|(stream, first, more)| Op::InvalidNotification { stream, first, more }),
         4 => Just(Op::Start),
         8 => (1..4_usize, 1..6_usize, prop::bool::weighted(0.2))
             .prop_map(|(streams, limit, fails)| Op::Read { streams, limit, fails }),
@@ -46,12 +48,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_subscription_has_every_event_once_and_in_order(steps in prop::collection::vec(step(), 0..160)) {
-        run(steps, true);
+    fn every_subscription_gets_every_event_once_and_in_order(ops in prop::collection::vec(op(), 0..160)) {
+        run(ops, true);
     }
 
     #[test]
-    fn no_sweep_is_needed_if_every_doorbell_is_heard(steps in prop::collection::vec(step(), 0..160)) {
-        run(without_sweeps(steps), false);
+    fn no_sweep_is_needed_if_no_notification_is_lost(ops in prop::collection::vec(op(), 0..160)) {
+        run(without_sweeps(ops), false);
     }
 }

@@ -1,4 +1,4 @@
-//! A store that the test can look into: it remembers what retention has taken, and can be given another history.
+//! A store that remembers the events that retention has removed, and whose history can be replaced.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub(super) struct ModelStore(Arc<Mutex<ModelState>>);
 #[derive(Default)]
 struct ModelState {
     streams: HashMap<String, ModelStream>,
-    /// Events that were ever written; each says which it is.
-    written: u64,
+    /// The number of events that were ever appended. Each event contains its ordinal, so events of replaced histories differ.
+    appended: u64,
 }
 
 #[derive(Default)]
@@ -34,12 +34,12 @@ impl ModelStream {
 
 impl ModelStore {
     pub(super) fn append(&self, key: &str) -> FleetEvent {
-        let mut shelf = self.0.lock();
-        shelf.written += 1;
-        let event = FleetEvent::custom(key, "n", shelf.written.to_string());
-        let book = shelf.streams.entry(key.to_owned()).or_default();
-        let event = event.with_seq(book.head() + 1);
-        book.events.push(event.clone());
+        let mut state = self.0.lock();
+        state.appended += 1;
+        let event = FleetEvent::custom(key, "n", state.appended.to_string());
+        let stream = state.streams.entry(key.to_owned()).or_default();
+        let event = event.with_seq(stream.head() + 1);
+        stream.events.push(event.clone());
         event
     }
 
@@ -47,44 +47,44 @@ impl ModelStore {
         self.0.lock().streams.get(key).map_or(0, ModelStream::head)
     }
 
-    /// The highest number of each stream that there is.
+    /// The head of each stream that has events.
     pub(super) fn heads(&self) -> HashMap<String, u64> {
-        let shelf = self.0.lock();
-        let heads = shelf.streams.iter().map(|(key, book)| (key.clone(), book.head()));
+        let state = self.0.lock();
+        let heads = state.streams.iter().map(|(key, stream)| (key.clone(), stream.head()));
         heads.filter(|&(_, head)| head > 0).collect()
     }
 
-    /// An event that is there, or that retention has taken.
+    /// An event, even if retention has removed it.
     pub(super) fn event(&self, key: &str, seq: u64) -> FleetEvent {
-        let index = usize::try_from(seq - 1).expect("a small number");
+        let index = usize::try_from(seq - 1).expect("test streams are short");
         self.0.lock().streams[key].events[index].clone()
     }
 
     pub(super) fn page(&self, key: &str, after: u64, limit: usize) -> Page<FleetEvent> {
-        let shelf = self.0.lock();
-        let Some(book) = shelf.streams.get(key) else {
+        let state = self.0.lock();
+        let Some(stream) = state.streams.get(key) else {
             return Page::from_events(Vec::new());
         };
-        let after = usize::try_from(after.max(book.low_water)).unwrap_or(usize::MAX);
-        let events = book.events.iter().skip(after).take(limit).cloned().collect();
+        let after = usize::try_from(after.max(stream.low_water)).unwrap_or(usize::MAX);
+        let events = stream.events.iter().skip(after).take(limit).cloned().collect();
         Page {
-            low_water: book.low_water,
+            low_water: stream.low_water,
             ..Page::from_events(events)
         }
     }
 
-    /// Retention takes the events up to `through`, or all that there are.
+    /// Removes the events up to `through`, or all if there are fewer.
     pub(super) fn trim(&self, key: &str, through: u64) {
-        if let Some(book) = self.0.lock().streams.get_mut(key) {
-            book.low_water = through.min(book.head()).max(book.low_water);
+        if let Some(stream) = self.0.lock().streams.get_mut(key) {
+            stream.low_water = through.min(stream.head()).max(stream.low_water);
         }
     }
 
-    /// From here on there was never anything after `keep`.
+    /// Replaces the history by one that ends at `keep`.
     pub(super) fn rewind(&self, key: &str, keep: u64) {
-        if let Some(book) = self.0.lock().streams.get_mut(key) {
-            book.events.truncate(usize::try_from(keep).unwrap_or(usize::MAX));
-            book.low_water = book.low_water.min(book.head());
+        if let Some(stream) = self.0.lock().streams.get_mut(key) {
+            stream.events.truncate(usize::try_from(keep).unwrap_or(usize::MAX));
+            stream.low_water = stream.low_water.min(stream.head());
         }
     }
 }

@@ -1,42 +1,42 @@
-//! What can happen to a bus. Also the fuzzer's words, see `fuzz/`.
+//! The operations of a schedule. The fuzz targets in `fuzz/` generate them too.
 
 use crate::bus::OnSlow;
 
-/// One thing that happens.
+/// An operation of a schedule.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// Somebody appends to a stream; with a doorbell that is heard, heard later, or lost.
+    /// Another process appends to a stream, and its notification is delivered, late or lost.
     Append {
         stream: u8,
         fate: NotificationFate,
     },
-    /// This process appends, and delivers by itself.
+    /// This process appends to a stream, and delivers the event itself.
     AppendHere {
         stream: u8,
     },
-    /// A doorbell that was late is heard.
-    LateNotification,
-    /// A doorbell by anybody, for anything.
-    Forged {
+    /// The oldest late notification is delivered.
+    DeliverLate,
+    /// A notification comes that no appender has sent.
+    InvalidNotification {
         stream: u8,
         first: u64,
         more: u64,
     },
-    /// The worker fixes the starts of new subscriptions.
+    /// The bus gives new subscriptions their start.
     Start,
-    /// The worker reads what is wanted, up to so many streams, and some at a time; or fails to.
+    /// The bus reads up to `limit` records of up to `streams` streams each, or the read fails.
     Read {
         streams: usize,
         limit: usize,
         fails: bool,
     },
     Sweep,
-    /// Retention takes a stream's events up to this number.
+    /// Retention removes a stream's events up to `through`.
     Trim {
         stream: u8,
         through: u64,
     },
-    /// The store loses what comes after this number, if that was delivered.
+    /// The store loses a stream's events after `keep`, if they were delivered.
     Rewind {
         stream: u8,
         keep: u64,
@@ -50,7 +50,7 @@ pub(super) enum Op {
         after: u64,
     },
     SubscribeAll,
-    /// A subscriber takes so many items.
+    /// A subscriber receives up to `items` items.
     Receive {
         subscription: usize,
         items: usize,
@@ -62,14 +62,14 @@ pub(super) enum Op {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NotificationFate {
-    Announced,
+    Delivered,
     Late,
     Lost,
 }
 
-/// The same without sweeps: doorbells are late, but none gets lost.
-pub(super) fn without_sweeps(steps: Vec<Op>) -> Vec<Op> {
-    let step = |step| match step {
+/// Removes the sweeps from a schedule. Notifications may be late in it, but none is lost.
+pub(super) fn without_sweeps(ops: Vec<Op>) -> Vec<Op> {
+    let replace = |op| match op {
         Op::Sweep => None,
         Op::Append {
             stream,
@@ -78,7 +78,7 @@ pub(super) fn without_sweeps(steps: Vec<Op>) -> Vec<Op> {
             stream,
             fate: NotificationFate::Late,
         }),
-        step => Some(step),
+        op => Some(op),
     };
-    steps.into_iter().filter_map(step).collect()
+    ops.into_iter().filter_map(replace).collect()
 }

@@ -1,11 +1,11 @@
-//! Histories that are replaced under subscriptions.
+//! Subscriptions whose history is replaced, and other cases in which the ring alone would hide events.
 
 use super::bus::{Bus, drain};
 use crate::bus::{BusEvent, FleetEvent, OnSlow, Rewound, StreamEvent as _};
 use crate::store::{Page, Record};
 
-/// The numbers of the events, or what else came.
-fn told(items: Vec<BusEvent>) -> Vec<Result<u64, BusEvent>> {
+/// Replaces events by their numbers.
+fn seqs(items: Vec<BusEvent>) -> Vec<Result<u64, BusEvent>> {
     let seq = |item: BusEvent| match item {
         BusEvent::Event(event) => Ok(event.seq),
         other => Err(other),
@@ -24,20 +24,20 @@ fn rewound(delivered: u64, resume_after: u64, exact: bool) -> Result<u64, BusEve
 }
 
 #[test]
-fn who_has_had_more_is_told() {
+fn a_subscription_that_delivered_lost_events_gets_rewound() {
     let bus = Bus::new();
     let mut ahead = bus.subscribe("stream:0", OnSlow::Replay);
     let mut behind = bus.subscribe("stream:0", OnSlow::Replay);
     bus.append("stream:0", 2);
-    assert_eq!(told(drain(&mut ahead)), [Ok(1), Ok(2)]);
+    assert_eq!(seqs(drain(&mut ahead)), [Ok(1), Ok(2)]);
     bus.rewind("stream:0", 1, true);
-    assert_eq!(told(drain(&mut ahead)), [rewound(2, 1, true), Ok(2)]);
-    // In the ring the old second event comes before the notice; it was delivered, and so is taken back.
-    assert_eq!(told(drain(&mut behind)), [Ok(1), Ok(2), rewound(2, 1, true), Ok(2)]);
+    assert_eq!(seqs(drain(&mut ahead)), [rewound(2, 1, true), Ok(2)]);
+    // In the ring the old second event precedes the notice, so it is delivered first.
+    assert_eq!(seqs(drain(&mut behind)), [Ok(1), Ok(2), rewound(2, 1, true), Ok(2)]);
 }
 
 #[test]
-fn who_was_too_slow_to_have_the_notice_is_told_all_the_same() {
+fn a_subscription_that_missed_the_notice_gets_rewound() {
     for all in [false, true] {
         let bus = Bus::new();
         let mut slow = if all {
@@ -46,31 +46,31 @@ fn who_was_too_slow_to_have_the_notice_is_told_all_the_same() {
             bus.subscribe("stream:0", OnSlow::Replay)
         };
         bus.append("stream:0", 3);
-        assert_eq!(told(drain(&mut slow)), [Ok(1), Ok(2), Ok(3)]);
+        assert_eq!(seqs(drain(&mut slow)), [Ok(1), Ok(2), Ok(3)]);
         bus.rewind("stream:0", 1, false);
         for _ in 0..20 {
             bus.append("stream:0", 1);
         }
         let mut expected = vec![rewound(3, 1, false)];
         expected.extend((2..=23).map(Ok));
-        assert_eq!(told(drain(&mut slow)), expected, "all: {all}");
+        assert_eq!(seqs(drain(&mut slow)), expected, "all: {all}");
         bus.append("stream:0", 1);
-        assert_eq!(told(drain(&mut slow)), [Ok(24)]);
+        assert_eq!(seqs(drain(&mut slow)), [Ok(24)]);
     }
 }
 
 #[test]
-fn a_late_doorbell_reaches_who_was_too_slow_to_have_the_notice() {
+fn a_late_notification_reaches_a_subscription_that_missed_the_notice() {
     let bus = Bus::new();
     bus.store
         .append_now(crate::bus::FleetEvent::custom("stream:0", "n", ""))
         .unwrap();
     let mut slow = bus.subscribe("stream:0", OnSlow::Replay);
-    bus.hub.announced("stream:0", 1..=1);
+    bus.hub.on_notification("stream:0", 1..=1);
     for _ in 0..20 {
         bus.append("stream:0", 1);
     }
-    assert_eq!(told(drain(&mut slow)), (1..=21).map(Ok).collect::<Vec<_>>());
+    assert_eq!(seqs(drain(&mut slow)), (1..=21).map(Ok).collect::<Vec<_>>());
 }
 
 #[test]
@@ -84,47 +84,46 @@ fn a_ring_full_of_notices_hides_no_event() {
         bus.append("stream:0", 2);
         for _ in 0..20 {
             let mut fresh = bus.subscribe("stream:0", on_slow);
-            bus.hub.announced("stream:0", 1..=1);
-            assert_eq!(told(drain(&mut fresh)), [Ok(1), Ok(2)]);
+            bus.hub.on_notification("stream:0", 1..=1);
+            assert_eq!(seqs(drain(&mut fresh)), [Ok(1), Ok(2)]);
         }
-        assert_eq!(told(drain(&mut slow)), expected, "{on_slow:?}");
+        assert_eq!(seqs(drain(&mut slow)), expected, "{on_slow:?}");
     }
 }
 
 #[test]
-fn an_unreadable_event_keeps_its_place() {
+fn an_undecodable_event_keeps_its_place() {
     let bus = Bus::new();
     let mut subscription = bus.subscribe("stream:0", OnSlow::Replay);
     bus.append("stream:0", 1);
-    bus.hub.announced("stream:0", 2..=2);
-    let range = bus.hub.take_reads(1).pop().unwrap();
-    let undecodable = Err(crate::store::Undecodable {
-        reason: "new".to_owned(),
-    });
+    bus.hub.on_notification("stream:0", 2..=2);
+    let read = bus.hub.take_reads(1).pop().unwrap();
     let record = Record {
         seq: 2,
         id: None,
         appended_at: None,
-        event: undecodable,
+        event: Err(crate::store::Undecodable {
+            reason: "new".to_owned(),
+        }),
     };
     bus.hub.deliver(
-        range,
+        read,
         Page {
             records: vec![record],
             low_water: 0,
         },
         10,
     );
-    let unreadable = BusEvent::Undecodable {
+    let undecodable = BusEvent::Undecodable {
         stream_key: "stream:0".into(),
         seq: 2,
         reason: "new".into(),
     };
-    assert_eq!(told(drain(&mut subscription)), [Ok(1), Err(unreadable)]);
+    assert_eq!(seqs(drain(&mut subscription)), [Ok(1), Err(undecodable)]);
 }
 
 #[test]
-fn what_retention_took_is_said() {
+fn removed_events_become_a_gap() {
     let bus = Bus::new();
     let mut subscription = bus.subscribe("stream:0", OnSlow::Replay);
     for _ in 0..20 {
@@ -137,19 +136,19 @@ fn what_retention_took_is_said() {
     });
     let mut expected = vec![Err(gap)];
     expected.extend((11..=20).map(Ok));
-    assert_eq!(told(drain(&mut subscription)), expected);
+    assert_eq!(seqs(drain(&mut subscription)), expected);
 }
 
 #[test]
-fn nothing_of_the_old_history_comes_after_the_new_one() {
+fn no_event_of_the_old_history_comes_after_the_new_one() {
     let bus = Bus::new();
     let mut slow = bus.subscribe("stream:0", OnSlow::Replay);
     bus.append("stream:0", 6);
-    bus.hub.announced("stream:0", 7..=7);
+    bus.hub.on_notification("stream:0", 7..=7);
     let seventh = |data| FleetEvent::custom("stream:0", "n", data).with_seq(7);
     let deliver = |event| {
-        let range = bus.hub.take_reads(1).pop().expect("something is wanted");
-        bus.hub.deliver(range, Page::from_events(vec![event]), 10);
+        let read = bus.hub.take_reads(1).pop().expect("the stream has a pending read");
+        bus.hub.deliver(read, Page::from_events(vec![event]), 10);
     };
     deliver(seventh("old"));
     let cursor = bus.hub.cursors(true).pop().expect("there is one stream");
@@ -158,5 +157,5 @@ fn nothing_of_the_old_history_comes_after_the_new_one() {
     // The ring has lost the first events, and holds the old seventh, the notice and the new one.
     let mut items = drain(&mut slow);
     assert_eq!(items.pop(), Some(BusEvent::Event(seventh("new").into())));
-    assert_eq!(told(items), (1..=6).map(Ok).collect::<Vec<_>>());
+    assert_eq!(seqs(items), (1..=6).map(Ok).collect::<Vec<_>>());
 }

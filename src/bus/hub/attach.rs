@@ -1,0 +1,161 @@
+//! Adds subscriptions to the hub and removes them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::lag_accounting::LagAccounting;
+use super::start_signal::{StartPosition, StartSignal};
+use super::stream::{StreamRef, StreamSlot};
+use super::table::Baseline;
+use super::{Hub, Item};
+use crate::bus::BusError;
+use crate::ring::{Builder, OnLag, Publisher, Subscriber};
+
+/// What a new subscription gets from the hub.
+pub(crate) struct Attached<E: Send + Sync + 'static> {
+    pub(crate) feed: Subscriber<Item<E>>,
+    pub(crate) start: StartSignal,
+    /// The stream. None for a subscription to all.
+    pub(crate) stream: Option<StreamRef>,
+    /// The number of the last rewind before the subscription.
+    pub(crate) last_rewind: u64,
+    /// For a subscription to all: the [surplus](Hub::surplus_before) before its first item.
+    pub(crate) surplus: i64,
+}
+
+impl<E: Send + Sync + 'static> Hub<E> {
+    /// Adds a subscription to one stream. It has its start when the store's high-water mark is known, or at once if the stream
+    /// has subscriptions that have started.
+    ///
+    /// # Errors
+    ///
+    /// The hub is closed.
+    pub(crate) fn attach_one(&self, key: &str) -> Result<Attached<E>, BusError> {
+        let mut table = self.table.lock();
+        if table.closed {
+            return Err(BusError::Closed);
+        }
+        let slot = match table.by_key.get(key) {
+            Some(&slot) => slot,
+            None => {
+                let key: Arc<str> = key.into();
+                let cursor = match &mut table.all.baseline {
+                    Baseline::Complete(untracked) => Some(untracked.remove(&key).unwrap_or(0)),
+                    Baseline::Missing | Baseline::Unknown => None,
+                };
+                let slot = table.insert(key, cursor);
+                if cursor.is_none() {
+                    table.unstarted.push(slot);
+                }
+                slot
+            }
+        };
+        let tick = table.tick();
+        let stream = table.stream_mut(slot);
+        stream.subscriptions += 1;
+        let feed = subscribe(self.settings.stream_capacity, &mut stream.feed);
+        let start = match stream.cursor {
+            Some(cursor) => {
+                stream.started_at = tick;
+                StartSignal::already(Ok(StartPosition::One(cursor)))
+            }
+            None => {
+                let signal = StartSignal::unset();
+                stream.starting.push(signal.clone());
+                signal
+            }
+        };
+        let stream = stream.reference(slot);
+        let must_wake = !table.unstarted.is_empty();
+        let last_rewind = table.last_rewind();
+        drop(table);
+        if must_wake {
+            (self.wakeup)();
+        }
+        Ok(Attached {
+            feed,
+            start,
+            stream: Some(stream),
+            last_rewind,
+            surplus: 0,
+        })
+    }
+
+    /// Adds a subscription to all streams.
+    ///
+    /// # Errors
+    ///
+    /// The hub is closed.
+    pub(crate) fn attach_all(&self) -> Result<Attached<E>, BusError> {
+        let mut table = self.table.lock();
+        if table.closed {
+            return Err(BusError::Closed);
+        }
+        let tick = table.tick();
+        table.all.subscriptions += 1;
+        let is_new = table.all.feed.is_none();
+        let feed = subscribe(self.settings.all_capacity, &mut table.all.feed);
+        if is_new {
+            table.all.lag_accounting = LagAccounting::starting_at(feed.position());
+        }
+        let surplus = table.all.lag_accounting.surplus_before(feed.position());
+        let must_wake = matches!(table.all.baseline, Baseline::Missing);
+        let start = if must_wake {
+            let signal = StartSignal::unset();
+            table.all.starting.push(signal.clone());
+            signal
+        } else {
+            table.all.started_at = tick;
+            StartSignal::already(Ok(StartPosition::All(table.snapshot())))
+        };
+        let last_rewind = table.last_rewind();
+        drop(table);
+        if must_wake {
+            (self.wakeup)();
+        }
+        Ok(Attached {
+            feed,
+            start,
+            stream: None,
+            last_rewind,
+            surplus,
+        })
+    }
+
+    /// Removes a subscription to `slot`, or to all streams.
+    pub(crate) fn detach(&self, slot: Option<StreamSlot>, start: &StartSignal) {
+        let mut table = self.table.lock();
+        let starting = match slot {
+            Some(slot) => {
+                let stream = table.stream_mut(slot);
+                stream.subscriptions -= 1;
+                &mut stream.starting
+            }
+            None => {
+                table.all.subscriptions -= 1;
+                if table.all.subscriptions == 0 {
+                    // From now on nothing keeps the streams that are not in the table up to date.
+                    table.all.baseline = Baseline::Missing;
+                    table.unverified = HashMap::new();
+                }
+                &mut table.all.starting
+            }
+        };
+        starting.retain(|signal| !signal.is_same(start));
+    }
+}
+
+/// Subscribes to a feed, which is created for its first subscription.
+fn subscribe<E: Send + Sync + 'static>(capacity: usize, feed: &mut Option<Publisher<Item<E>>>) -> Subscriber<Item<E>> {
+    match feed {
+        Some(feed) => feed.subscribe(),
+        None => {
+            let (publisher, subscriber) = Builder::new(capacity)
+                .on_lag(OnLag::Headroom(capacity as u64 / 4))
+                .channel()
+                .expect("the bus's builder has checked the capacity");
+            *feed = Some(publisher);
+            subscriber
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Removes streams without subscriptions, and closes the hub.
+
+use super::Hub;
+use super::start_signal::StartSignal;
+use crate::bus::BusError;
+
+impl<E: Send + Sync + 'static> Hub<E> {
+    /// [Collects](Self::collect) if the table has doubled since the last time. For a bus without a timer.
+    pub(crate) fn collect_if_grown(&self) {
+        let mut table = self.table.lock();
+        if table.by_key.len() < table.collect_at {
+            return;
+        }
+        drop(table);
+        self.collect();
+        table = self.table.lock();
+        table.collect_at = 2 * table.by_key.len().max(32);
+    }
+
+    /// Removes streams that have no subscriptions. Not done when the last subscription leaves, since many callers subscribe again
+    /// soon. Returns true if there are no subscriptions to all streams: the next one needs a new baseline.
+    pub(crate) fn collect(&self) -> bool {
+        let mut table = self.table.lock();
+        if table.all.subscriptions > 0 {
+            // Subscriptions to all refer to streams by slot, so only the rings of single streams can be removed.
+            for stream in table
+                .streams
+                .iter_mut()
+                .flatten()
+                .filter(|stream| stream.subscriptions == 0)
+            {
+                stream.feed = None;
+            }
+            return false;
+        }
+        table.all.feed = None;
+        for index in 0..table.streams.len() {
+            let Some(stream) = table.streams[index].take_if(|stream| stream.subscriptions == 0) else {
+                continue;
+            };
+            let slot = table
+                .by_key
+                .remove(&stream.key)
+                .expect("every stream is found by its key");
+            if stream.queued {
+                table.queue.retain(|&queued| queued != slot);
+            }
+            table.free.push(slot);
+        }
+        table.retain_unstarted();
+        true
+    }
+
+    /// Ends all subscriptions, after the items in their rings.
+    pub(crate) fn close(&self) {
+        let (signals, feeds) = {
+            let mut table = self.table.lock();
+            table.closed = true;
+            let mut signals = std::mem::take(&mut table.all.starting);
+            let mut feeds = vec![table.all.feed.take()];
+            for stream in table.streams.iter_mut().flatten() {
+                signals.append(&mut stream.starting);
+                feeds.push(stream.feed.take());
+            }
+            table.queue.clear();
+            (signals, feeds)
+        };
+        self.publish_queue.flush();
+        drop(feeds); // after the lock is released: this wakes the subscribers
+        StartSignal::set_all(signals.into_iter().map(|signal| (signal, Err(BusError::Closed))));
+    }
+}

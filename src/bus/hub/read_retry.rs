@@ -1,0 +1,34 @@
+//! Reads that failed.
+
+use super::Hub;
+use super::delivery::{PendingRead, Target};
+use crate::bus::StreamEvent;
+
+impl<E: StreamEvent> Hub<E> {
+    /// Schedules reads again that the store did not answer.
+    pub(crate) fn put_back(&self, reads: Vec<PendingRead>) {
+        let mut table = self.table.lock();
+        for PendingRead {
+            key,
+            after,
+            target,
+            through,
+        } in reads
+        {
+            match target {
+                Target::Stream { slot, version } => {
+                    let Some(stream) = table.current(slot, version) else {
+                        continue;
+                    };
+                    stream.wanted = stream.wanted.max(through);
+                    table.queue(slot);
+                }
+                Target::Unverified if table.all.subscriptions > 0 => {
+                    let seqs = table.unverified.entry(key).or_insert(after + 1..=through);
+                    *seqs = (after + 1).min(*seqs.start())..=through.max(*seqs.end());
+                }
+                Target::Unverified => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a sweep asks the hub, and what it reports to it.
+
+use std::sync::Arc;
+
+use super::Hub;
+use super::stream::StreamRef;
+use super::table::Baseline;
+use crate::bus::StreamEvent;
+use crate::store::EventId;
+
+/// How far a stream is delivered.
+#[derive(Clone, Debug)]
+pub(crate) struct DeliveryCursor {
+    pub(crate) stream: StreamRef,
+    pub(crate) seq: u64,
+    /// The id of the event with this number, if it is known.
+    pub(crate) id: Option<EventId>,
+}
+
+impl<E: StreamEvent> Hub<E> {
+    /// How far streams are delivered: all streams, or only those that have subscriptions of their own.
+    pub(crate) fn cursors(&self, all: bool) -> Vec<DeliveryCursor> {
+        let table = self.table.lock();
+        table
+            .slots()
+            .filter(|(_, stream)| all || stream.subscriptions > 0)
+            .filter_map(|(slot, stream)| {
+                let seq = stream.cursor?;
+                Some(DeliveryCursor {
+                    id: stream.recent_ids.get(seq),
+                    stream: stream.reference(slot),
+                    seq,
+                })
+            })
+            .collect()
+    }
+
+    /// Whether there are subscriptions to all streams.
+    pub(crate) fn has_subscriptions_to_all(&self) -> bool {
+        self.table.lock().all.subscriptions > 0
+    }
+
+    /// Whether the stream's subscriptions have their start.
+    pub(crate) fn is_started(&self, stream: &StreamRef) -> bool {
+        let mut table = self.table.lock();
+        let stream = table.current(stream.slot, stream.version);
+        stream.is_some_and(|stream| stream.cursor.is_some())
+    }
+
+    /// Reports a stream's high-water mark, as the store has it. Schedules a read if events are missing here. Returns true if
+    /// the mark is above every number that the hub knew of.
+    pub(crate) fn report_high_water(&self, key: &str, high_water: u64) -> bool {
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        if let Some(&slot) = table.by_key.get(key) {
+            let stream = table.stream_mut(slot);
+            let is_new = high_water > stream.wanted && stream.cursor.is_none_or(|cursor| high_water > cursor);
+            stream.wanted = stream.wanted.max(high_water);
+            if stream.cursor.is_some_and(|cursor| high_water > cursor) {
+                table.queue(slot);
+            }
+            return is_new;
+        }
+        if table.all.subscriptions == 0 {
+            return false;
+        }
+        match &mut table.all.baseline {
+            Baseline::Complete(untracked) => match untracked.get_mut(key) {
+                Some(cursor) if high_water <= *cursor => {
+                    *cursor = high_water; // lower only if the history was replaced
+                    false
+                }
+                _ => {
+                    let cursor = untracked.remove(key).unwrap_or(0);
+                    if cursor == high_water {
+                        return false;
+                    }
+                    let slot = table.insert_for_all(Arc::from(key), cursor);
+                    table.stream_mut(slot).wanted = high_water;
+                    table.queue(slot);
+                    true
+                }
+            },
+            Baseline::Missing | Baseline::Unknown => false,
+        }
+    }
+
+    /// Whether a sweep was requested since the last call.
+    pub(crate) fn take_sweep_request(&self) -> bool {
+        std::mem::take(&mut self.table.lock().sweep_requested)
+    }
+
+    /// Requests a sweep.
+    pub(crate) fn request_sweep(&self) {
+        self.table.lock().sweep_requested = true;
+        (self.wakeup)();
+    }
+}
