@@ -1,4 +1,4 @@
-//! The event bus within one process: a supervisor that follows a small fleet.
+//! The event bus within one process: a supervisor follows a small fleet.
 //!
 //! ```sh
 //! cargo run --example bus_local --features bus
@@ -10,21 +10,21 @@ use doorbell::bus::{BusEvent, EventBus, FleetEvent, FleetEventKind, LocalBus};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bus = LocalBus::new();
 
-    // The supervisor hears of every agent, also of those that nobody knows yet.
+    // The supervisor gets the events of every agent, including those that are not known yet.
     let mut fleet = bus.subscribe_all();
     fleet.ready().await?;
     let supervisor = tokio::spawn(async move {
-        let mut heard = 0;
+        let mut received = 0;
         while let Some(item) = fleet.recv().await {
             match item {
                 BusEvent::Event(event) => {
-                    heard += 1;
+                    received += 1;
                     println!("{} number {}: {:?}", event.agent_id, event.seq, event.kind);
                 }
                 other => println!("{other:?}"),
             }
         }
-        heard
+        received
     });
 
     for agent in ["alpha", "beta"] {
@@ -35,18 +35,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .await?;
     }
 
-    // Who comes late reads the history and goes on live, in one stream.
+    // A late subscriber gets the history first, then live events.
     let mut alpha = bus.subscribe_from("alpha", 0);
     bus.append_and_publish(FleetEvent::new("alpha", FleetEventKind::AgentRetired))
         .await?;
     for expected in 1..=3 {
         let Some(BusEvent::Event(event)) = alpha.recv().await else {
-            return Err("an event was expected".into());
+            return Err("expected an event".into());
         };
         assert_eq!(event.seq, expected);
     }
 
-    drop(bus); // subscriptions end, after what they have not received yet
-    println!("the supervisor heard {} events", supervisor.await?);
+    drop(bus); // subscriptions deliver what is in memory, then end
+    println!("the supervisor received {} events", supervisor.await?);
     Ok(())
 }

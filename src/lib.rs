@@ -1,15 +1,17 @@
-//! Fan-out for latency-sensitive services: every subscriber sees every event, in one order, with a sequence number; a slow
-//! subscriber never slows a publisher, and is told exactly what it missed.
+//! Fan-out for latency-sensitive services: every subscriber gets every event, in one order, with a sequence number. A slow subscriber
+//! never delays a publisher, and gets an exact count of the events that it missed.
 //!
-//! | module | what it is |
-//! |---|---|
-//! | [`ring`] | the engine: a lock-free bounded broadcast ring for events of any type |
-//! | [`broadcast`] | the same as a drop-in for `tokio::sync::broadcast`: change one `use` line |
-//! | `cluster` (feature `cluster`) | numbered cluster events for operations consoles, spliced to a snapshot without gap or repetition |
-//! | `bus` (features `bus`, `postgres`) | the event bus: every subscriber gets every event of a durable store, once and in order |
-//! | `event` (the same) | what an event type provides; `FleetEvent` for services that have none of their own |
-//! | `store` (the same) | the stores of the bus: in memory, and over Postgres |
-//! | `listen` (feature `postgres`) | one Postgres LISTEN connection for any number of subscriptions |
+//! | module | feature | contents |
+//! |---|---|---|
+//! | [`ring`] | | a lock-free bounded broadcast ring for events of any type |
+//! | [`broadcast`] | | a drop-in replacement for `tokio::sync::broadcast`: change one `use` line |
+//! | `cluster` | `cluster` | numbered cluster events for operations consoles, joined to a snapshot without gap or repetition |
+//! | `bus` | `bus` | an event bus that delivers the events of a durable store once and in order; in one process, or with `postgres` in many |
+//! | `store` | `bus` | the stores of the bus: in memory, and with `postgres` over Postgres |
+//! | `event` | `bus` | the trait for event types, and a ready-made one |
+//! | `listen` | `postgres` | any number of subscriptions to Postgres notifications over one connection |
+//!
+//! # Examples
 //!
 //! ```
 //! let (publisher, mut subscriber) = doorbell::ring::channel(1024);
@@ -21,15 +23,16 @@
 //!
 //! # Features
 //!
-//! - `tokio`: receives inside tokio tasks take part in the cooperative budget.
-//! - `cluster`: the module `cluster`; brings serde.
-//! - `bus`: the modules `bus` and `store`, in memory; brings serde.
-//! - `postgres`: the bus over Postgres, its store, and the module `listen`; brings tokio, tokio-postgres 0.7 and sqlx 0.9, whose types
-//!   are those of the pools and transactions that are passed in.
-//! - `metrics`: the counters of `DistributedBus` for the recorders of the `metrics` crate, 0.24.
+//! No feature is on by default. Without features the crate depends on no async runtime and does no I/O: it runs on tokio, on any other
+//! executor, and on plain threads.
 //!
-//! Without features the crate depends on no async runtime and does no I/O; it runs on tokio, on any other executor, and on bare
-//! threads.
+//! - `tokio`: receives in tokio tasks take part in tokio's cooperative scheduling.
+//! - `cluster`: adds the module `cluster`. Depends on serde.
+//! - `bus`: adds the modules `bus`, `event` and `store`, in memory. Depends on serde and on the `sync` part of tokio, which brings neither a
+//!   runtime nor I/O.
+//! - `postgres`: adds the bus and the store over Postgres, and the module `listen`. Includes `bus` and `tokio`. Depends on tokio-postgres 0.7
+//!   and sqlx 0.9, whose pools and transactions appear in the API.
+//! - `metrics`: reports the counters of `DistributedBus` to the recorder of the `metrics` crate, version 0.24.
 
 pub mod broadcast;
 #[cfg(feature = "bus")]

@@ -100,7 +100,7 @@ fn the_recorder_has_descriptions_and_the_last_figures() {
     assert_eq!(notes.counters["doorbell_bus_unpersisted_total"], 1);
     assert_eq!(
         notes.descriptions["doorbell_bus_notifications_sent_total"],
-        "Notifications sent."
+        "The number of notifications that this process sent."
     );
     let described: Vec<_> = notes.descriptions.keys().collect();
     assert_eq!(described, notes.counters.keys().collect::<Vec<_>>());

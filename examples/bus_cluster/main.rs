@@ -1,5 +1,5 @@
-//! The event bus between processes, through Postgres: one process publishes, the others follow, and the first is killed half-way to
-//! show that nothing is lost.
+//! The event bus between processes, over Postgres: one process publishes and two follow. The publisher is killed halfway, and no event is
+//! lost.
 //!
 //! ```sh
 //! cargo run --example bus_cluster --features postgres                     # with a throwaway server
@@ -14,25 +14,25 @@ use clap::{Parser, Subcommand};
 use throwaway_postgres::Server;
 use tokio::process::{Child, Command};
 
-/// The event bus between processes, through Postgres.
+/// The event bus between processes, over Postgres.
 #[derive(Parser)]
 struct Arguments {
-    /// The server; without it a throwaway one is started, for which its binaries have to be installed.
+    /// The URL of the server. Without it a throwaway server is started, which needs an installed PostgreSQL.
     #[arg(long, global = true)]
     url: Option<String>,
-    /// How many events are published.
+    /// The number of events to publish.
     #[arg(long, default_value_t = 1000, global = true)]
     events: u64,
     #[command(subcommand)]
     role: Option<Role>,
 }
 
-/// What a process of the cluster does; without one the command starts a publisher and two followers.
+/// The role of a process. Without one, the command starts a publisher and two followers.
 #[derive(Subcommand, Clone, Copy)]
 enum Role {
-    /// Appends events and rings, until all are in the store.
+    /// Append and publish events until all are in the store.
     Publish,
-    /// Follows until all events have come, and checks that each came once and in order.
+    /// Receive all events, and check that each comes once and in order.
     Follow,
 }
 
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         (None, Some(url)) => cluster(url, arguments.events).await,
         (None, None) => {
             let server = Server::start()?;
-            println!("a throwaway server is at {}", server.url());
+            println!("started a throwaway server at {}", server.url());
             cluster(&server.url(), arguments.events).await
         }
     }
@@ -59,21 +59,21 @@ async fn cluster(url: &str, events: u64) -> Result<(), Box<dyn std::error::Error
     let mut followers = [start("follow", url, events)?, start("follow", url, events)?];
     let mut publisher = start("publish", url, events)?;
 
-    // A publisher dies in the middle of its work. Its successor finds in the store where to go on.
+    // The publisher dies halfway. Its successor continues after the last number in the store.
     roles::wait_for(url, events / 2).await?;
     publisher.kill().await?;
-    println!("the publisher is killed; another takes over");
+    println!("killed the publisher; another one takes over");
     let mut publisher = start("publish", url, events)?;
 
     if !publisher.wait().await?.success() {
-        return Err("the publisher has failed".into());
+        return Err("the publisher failed".into());
     }
     for follower in &mut followers {
         if !follower.wait().await?.success() {
-            return Err("a follower has failed".into());
+            return Err("a follower failed".into());
         }
     }
-    println!("both followers have every event, once and in order");
+    println!("both followers received every event, once and in order");
     Ok(())
 }
 

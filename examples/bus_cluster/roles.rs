@@ -1,4 +1,4 @@
-//! What the processes do.
+//! The roles of the processes.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ const STREAM: &str = "agent-1";
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// Makes the tables, if they are not there, and starts from an empty stream.
+/// Creates the tables if they are missing, and checks that the stream is empty.
 pub(super) async fn prepare(url: &str) -> Outcome {
     let store = PostgresStore::<FleetEvent>::connect(url).await?;
     store.migrate().await?;
     if store.high_water(STREAM).await? > 0 {
-        return Err(format!("the store holds a stream {STREAM:?} already; use another database").into());
+        return Err(format!("the store already holds a stream {STREAM:?}; use another database").into());
     }
     Ok(())
 }
 
-/// Completes when the store holds so many events. Asks the bus, of course.
+/// Waits until the store holds `events` events.
 pub(super) async fn wait_for(url: &str, events: u64) -> Outcome {
     let bus = DistributedBus::connect(url, Arc::new(PostgresStore::connect(url).await?)).await?;
     let mut subscription = bus.subscribe_from(STREAM, 0);
@@ -28,10 +28,10 @@ pub(super) async fn wait_for(url: &str, events: u64) -> Outcome {
             return Ok(());
         }
     }
-    Err("the bus has ended".into())
+    Err("the bus is shut down".into())
 }
 
-/// Appends what is missing of `events`.
+/// Appends events until the stream has `events`.
 pub(super) async fn publish(url: &str, events: u64) -> Outcome {
     let store = Arc::new(PostgresStore::connect(url).await?);
     let bus = DistributedBus::connect(url, store.clone()).await?;
@@ -43,11 +43,11 @@ pub(super) async fn publish(url: &str, events: u64) -> Outcome {
         bus.append_and_publish(FleetEvent::custom(STREAM, "step", next.to_string()))
             .await?;
     }
-    bus.shutdown().await; // sends the last doorbell
+    bus.shutdown().await; // sends the last notification
     Ok(())
 }
 
-/// Follows from the beginning until the last event.
+/// Receives the events from the first to the last.
 pub(super) async fn follow(url: &str, events: u64) -> Outcome {
     let bus = DistributedBus::connect(url, Arc::new(PostgresStore::connect(url).await?)).await?;
     let mut subscription = bus.subscribe_from(STREAM, 0);
@@ -55,13 +55,13 @@ pub(super) async fn follow(url: &str, events: u64) -> Outcome {
     while expected <= events {
         match subscription.recv().await {
             Some(BusEvent::Event(event)) if event.seq == expected => expected += 1,
-            Some(other) => return Err(format!("number {expected} was expected, and this came: {other:?}").into()),
-            None => return Err("the bus has ended".into()),
+            Some(other) => return Err(format!("expected number {expected}, received {other:?}").into()),
+            None => return Err("the bus is shut down".into()),
         }
     }
     let stats = bus.stats();
     println!(
-        "follower {}: {} events, {} reads of the store, {} doorbells heard",
+        "follower {}: {} events, {} reads of the store, {} notifications received",
         std::process::id(),
         events,
         stats.reads + stats.replay_reads,

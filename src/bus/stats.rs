@@ -72,38 +72,38 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Counts events that were delivered, each once, however many subscriptions received them.
+    /// The number of delivered events, each counted once, however many subscriptions received it.
     events_delivered "doorbell_bus_events_delivered_total",
-    /// Counts delivered events that this process appended itself, and that were therefore not read from the store.
+    /// The number of delivered events that this process appended itself and did not read from the store.
     events_local "doorbell_bus_events_local_total",
-    /// Counts reads of the store for live delivery; one read may cover many streams, and serves all their subscriptions.
+    /// The number of reads of the store for live delivery; one read may cover many streams, and serves all their subscriptions.
     reads "doorbell_bus_reads_total",
-    /// Counts reads of the store for subscriptions that were slow or started in the past.
+    /// The number of reads of the store for subscriptions that were slow or started in the past.
     replay_reads "doorbell_bus_replay_reads_total",
-    /// Counts reads of the store that failed and were retried.
+    /// The number of reads of the store that failed and were retried.
     failed_reads "doorbell_bus_failed_reads_total",
-    /// Counts notifications that this process sent.
+    /// The number of notifications that this process sent.
     notifications_sent "doorbell_bus_notifications_sent_total",
-    /// Counts events that were queued for a notification.
+    /// The number of events that were queued for a notification.
     events_announced "doorbell_bus_events_announced_total",
-    /// Counts queued events that share a notification's range with another event of their stream.
+    /// The number of queued events that were merged into the pending range of their stream.
     notifications_coalesced "doorbell_bus_notifications_coalesced_total",
-    /// Counts queued ranges that were discarded because too many were pending; a request for a sweep is sent in their place.
+    /// The number of queued ranges that were discarded because too many were pending; a request for a sweep is sent in their place.
     notifications_dropped "doorbell_bus_notifications_dropped_total",
-    /// Counts notifications that this process received.
+    /// The number of notifications that this process received.
     notifications_received "doorbell_bus_notifications_received_total",
-    /// Counts received ranges of streams that have no subscription in this process.
+    /// The number of received ranges of streams that have no subscription in this process.
     notifications_ignored "doorbell_bus_notifications_ignored_total",
-    /// Counts received ranges that could not be parsed, or that named events that the store does not have.
+    /// The number of received ranges that could not be parsed, or that named events that the store does not have.
     notifications_invalid "doorbell_bus_notifications_invalid_total",
-    /// Counts sweeps: searches of the store for events whose notification was lost.
+    /// The number of sweeps: searches of the store for events whose notification was lost.
     sweeps "doorbell_bus_sweeps_total",
-    /// Counts streams in which a sweep found events that no notification had named.
+    /// The number of streams in which a sweep found events that no notification had named.
     missed_recovered "doorbell_bus_missed_recovered_total",
-    /// Counts streams whose history was found to be replaced by another one.
+    /// The number of streams whose history was found to be replaced by another one.
     rewinds "doorbell_bus_rewinds_total",
-    /// Counts events that `publish` dropped because they were not in the store.
+    /// The number of events that `publish` dropped because they were not in the store.
     unpersisted "doorbell_bus_unpersisted_total",
-    /// Counts how often a subscription fell behind the events in memory.
+    /// The number of times a subscription fell behind the events in memory.
     lags "doorbell_bus_lags_total",
 }
