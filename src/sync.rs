@@ -8,7 +8,7 @@ pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, 
 pub(crate) use parking_lot::MutexGuard;
 pub(crate) use std::sync::{Arc, Weak};
 
-/// An ordering with a name: the name is a row of `docs/memory-ordering.md`, and the models weaken it by that name.
+/// An ordering with a name. The models weaken it by that name, and `docs/memory-ordering.md` has a row for it.
 macro_rules! ord {
     ($site:literal, $ordering:ident) => {
         $crate::sync::Ordering::$ordering
@@ -16,7 +16,7 @@ macro_rules! ord {
 }
 pub(crate) use ord;
 
-/// A sequentially consistent fence with a name, dropped by that name in the models.
+/// A sequentially consistent fence with a name. The models weaken or drop it by that name.
 macro_rules! fence {
     ($site:literal) => {
         $crate::sync::fence($crate::sync::Ordering::SeqCst)
@@ -38,30 +38,30 @@ pub(crate) const SPINS: u32 = 128;
 /// Yields before a blocking receive parks.
 pub(crate) const YIELDS: u32 = 8;
 
-/// Busy turns for a sequence that is claimed but not finished yet: a publication takes nanoseconds unless it is preempted.
+/// Busy turns for a sequence that is claimed but not finished: a publication takes nanoseconds unless it is preempted.
 pub(crate) const UNFINISHED_SPINS: u32 = 64;
 
 /// The most sequences one announcement covers.
 pub(crate) const ANNOUNCE_MAX: u64 = 64;
 
-/// How many waiting threads a publication wakes itself; of tasks it wakes one, whose executor spreads the rest.
+/// How many waiting threads a publication wakes itself. Of tasks it wakes one, whose executor spreads the rest.
 pub(crate) const WAKE_WIDTH: usize = 2;
 
 /// How many waiters each woken subscriber wakes in turn.
 pub(crate) const CASCADE_WIDTH: usize = 8;
 
-/// How many waiters are woken between two holds of their lock when all are to be woken.
+/// How many waiters are woken per hold of the lock when all are to be woken.
 pub(crate) const WAKE_ALL_WIDTH: usize = 32;
 
-/// The thread that wakes stuck waiters; the models put their own in its place.
+/// The watchdog thread; the models replace it with their own.
 pub(crate) use crate::ring::wake_watchdog;
 
-/// Threads, as far as the engine needs them.
+/// The thread functions that the engine needs.
 pub(crate) mod thread {
     pub(crate) use std::thread::{Thread, current, park, park_timeout, yield_now};
 }
 
-/// Raises `word` to at least `value`, and returns what it was. Always a read-modify-write, also where it raises nothing.
+/// Raises `word` to at least `value`, and returns what it was. Always a read-modify-write, even if it raises nothing.
 ///
 /// What `fetch_max` does, as an exchange loop, because ThreadSanitizer does not see `fetch_max`.
 #[inline]
@@ -76,7 +76,7 @@ pub(crate) fn raise(word: &AtomicU64, value: u64, ordering: Ordering) -> u64 {
     }
 }
 
-/// A reference that does not keep its target. (loom's `Arc` has no such method.)
+/// Makes a weak reference. (loom's `Arc` has no such method.)
 pub(crate) fn downgrade<T>(arc: &Arc<T>) -> Weak<T> {
     Arc::downgrade(arc)
 }
@@ -87,7 +87,7 @@ pub(crate) fn spin_hint() {
     core::hint::spin_loop();
 }
 
-/// A lock for the rare paths; publishers only ever try it.
+/// A lock for the slow paths; publishers only try it.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
 

@@ -1,4 +1,4 @@
-//! A model in a process of its own: a crash, an abort or a hang is then an outcome like any other.
+//! Runs a model in its own process, so that a crash, an abort or a hang is an outcome like any other.
 
 use crate::mutation::{self, Mutant};
 use crate::registry;
@@ -7,13 +7,13 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The first argument of a process that is to run one model and report.
+/// The first argument of a process that runs one model and reports.
 pub const CHILD: &str = "--child";
 
-/// The exit code of a process that was asked for nonsense: no verdict on any model.
+/// The exit code of a process with invalid arguments: no verdict on any model.
 const REFUSED: i32 = 2;
 
-/// What came of one model in one process.
+/// The outcome of one model in one process.
 #[derive(Debug)]
 pub struct Outcome {
     /// How it ended.
@@ -24,16 +24,16 @@ pub struct Outcome {
     pub executions: Option<u64>,
     /// The sites of the engine that it executed; empty unless it passed.
     pub reached: Vec<String>,
-    /// What it wrote about its failure.
+    /// What it printed about its failure.
     pub log: String,
 }
 
 /// How a model ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every execution was right.
+    /// Every execution passed.
     Passed,
-    /// Some execution was wrong.
+    /// Some execution failed.
     Failed,
     /// It was stopped because it took too long, which shows nothing.
     TimedOut,
@@ -103,7 +103,7 @@ fn collect(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
-            // A stream that breaks off leaves what came before, which is all there is to report.
+            // If the stream breaks off, what came before is all there is to report.
             let _ = stream.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()

@@ -1,9 +1,9 @@
 //! loom models of doorbell's own types.
 //!
 //! The engine's source is compiled here a second time, beside a `sync` module in which every atomic, cell and lock is
-//! loom's. So what the models check is what ships, and neither the engine nor this crate needs a `cfg` or an environment
-//! variable. `cargo run --release -p doorbell-loom` runs the models; `--bin mutants` weakens every ordering and demands that
-//! some model notices.
+//! loom's. The models therefore check the code that ships, and neither the engine nor this crate needs a `cfg` or an environment
+//! variable. `cargo run --release -p doorbell-loom` runs the models; `--bin mutants` weakens every ordering and requires that
+//! some model fails.
 
 mod check;
 pub mod child;

@@ -13,7 +13,7 @@ use doorbell_loom::self_check;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Far beyond what a model may take on an idle machine, which is a minute.
+/// Well above what a model may take on an idle machine, which is a minute.
 const LIMIT: Duration = Duration::from_secs(100);
 
 fn main() -> ExitCode {
@@ -40,7 +40,7 @@ fn run(wanted: &[String]) -> ExitCode {
         return ExitCode::from(2);
     }
     if let Err(missing) = self_check::every_order_is_explored() {
-        eprintln!("the models would not see every order: {missing}");
+        eprintln!("the models would not explore every order: {missing}");
         return ExitCode::FAILURE;
     }
     let start = Instant::now();

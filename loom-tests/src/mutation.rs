@@ -1,7 +1,7 @@
 //! One deliberate mistake in the engine, chosen by name when the process starts.
 //!
-//! Every ordering, fence and plantable fault of the engine asks here once per process what it is to be, so a model runs at
-//! full speed whether it is mutated or not. The same question tells which sites a model reaches at all.
+//! Every ordering, fence and plantable fault of the engine looks up its mutation here once per process, so a model runs at full
+//! speed whether it is mutated or not. The same lookup records which sites a model reaches.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Checks the checker: that loom, through this crate's facade, explores orders which it would leave out by itself.
+//! Checks the checker: loom, through this crate's facade, explores orders that it would omit by itself.
 
 use crate::sync::{Arc, AtomicU64, Ordering};
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 /// A reader of two words against a writer that loads each word before it stores it, the reader being first to run or second.
 ///
 /// # Errors
-/// Tells which outcome is missing.
+/// Names the outcome that is missing.
 pub fn every_order_is_explored() -> Result<(), String> {
     for reader_first in [true, false] {
         let seen = std::sync::Arc::new(Mutex::new(BTreeSet::new()));
@@ -20,7 +20,7 @@ pub fn every_order_is_explored() -> Result<(), String> {
         for expected in [(0, 0), (0, 1), (1, 1)] {
             if !seen.contains(&expected) {
                 return Err(format!(
-                    "nobody read {expected:?}, with the reader first: {reader_first}"
+                    "no execution read {expected:?}, with the reader first: {reader_first}"
                 ));
             }
         }

@@ -1,25 +1,25 @@
-//! In place of the backstop thread: nothing, or a list of bells that a model rings when it likes.
+//! Replaces the watchdog thread: by nothing, or by a list of wait queues whose turns the model takes itself.
 //!
-//! Without a ringer every wake-up has to come from publishers and from the woken, which is the stricter world; a model that is
-//! about the backstop itself calls [`start`] first and [`turn`] where the thread would take its turn.
+//! Without a watchdog, every wake-up must come from publishers and from woken subscribers, which is the stricter test. A model of
+//! the watchdog itself calls [`start`] first, and [`turn`] where the thread would take its turn.
 
 use crate::ring::WaitQueue;
 use crate::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The bells under watch; none when there is no ringer.
+/// The watched wait queues; `None` without a watchdog.
 static WATCHED: Mutex<Option<Vec<Arc<WaitQueue>>>> = Mutex::new(None);
 
 fn watched() -> MutexGuard<'static, Option<Vec<Arc<WaitQueue>>>> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has the ringer look after `bell`. False without one.
+/// Watches `wait_queue`. False without a watchdog.
 pub(crate) fn watch(wait_queue: &Arc<WaitQueue>) -> bool {
     if watched().is_none() {
         return false;
     }
-    // Cloned outside of the lock: to loom it is an operation, before which other threads run.
+    // Cloned outside the lock: to loom it is an operation, before which other threads may run.
     let wait_queue = wait_queue.clone();
     watched().as_mut().is_some_and(|wait_queues| {
         wait_queues.push(wait_queue);
@@ -27,20 +27,20 @@ pub(crate) fn watch(wait_queue: &Arc<WaitQueue>) -> bool {
     })
 }
 
-/// A bell was armed. The model takes the turns, so there is nobody to wake.
+/// A wait queue was armed. The model takes the turns, so there is no thread to wake.
 pub(crate) fn kick() {}
 
-/// From here on there is a ringer, in this execution.
+/// From here on there is a watchdog in this execution.
 pub(crate) fn start() {
     *watched() = Some(Vec::new());
 }
 
-/// Is there a ringer in this execution?
+/// Is there a watchdog in this execution?
 pub(crate) fn is_there() -> bool {
     watched().is_some()
 }
 
-/// One turn of the ringer; false when there was nothing to do.
+/// One turn of the watchdog; false if there was nothing to do.
 pub(crate) fn turn() -> bool {
     let wait_queues = watched().as_mut().map(std::mem::take).unwrap_or_default();
     let busy = wait_queues
@@ -54,7 +54,7 @@ pub(crate) fn turn() -> bool {
     busy
 }
 
-/// The end of the ringer, and of its hold on the bells.
+/// Ends the watchdog and drops its references to the wait queues.
 pub(crate) fn stop() {
     let wait_queues = watched().take();
     drop(wait_queues);

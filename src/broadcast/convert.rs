@@ -1,11 +1,11 @@
-//! From the drop-in's handles to the ring's own, and back: nothing is copied, and both kinds can serve one channel.
+//! Conversions between the drop-in's handles and the ring's: nothing is copied, and one channel can have both kinds.
 
 use super::{Receiver, Sender};
 use crate::ring::{Publisher, Subscriber};
 
-/// The ring's publisher becomes a sender: it gives values back when nobody is there.
+/// The ring's publisher becomes a sender: it returns values when there is no receiver.
 ///
-/// The rules of the ring stay: which capacity it has, who is woken by whom, and where a receiver that lagged goes on.
+/// The settings of the ring stay: its capacity, how receivers are woken, and where a receiver goes on after a lag.
 ///
 /// ```
 /// use doorbell::broadcast::Sender;
@@ -14,7 +14,7 @@ use crate::ring::{Publisher, Subscriber};
 /// let (publisher, subscriber) = ring::channel(8);
 /// let tx = Sender::from(publisher);
 /// drop(subscriber);
-/// assert!(tx.send("ding").is_err());
+/// assert!(tx.send("hello").is_err());
 /// ```
 impl<T> From<Publisher<T>> for Sender<T> {
     fn from(publisher: Publisher<T>) -> Self {
@@ -22,7 +22,7 @@ impl<T> From<Publisher<T>> for Sender<T> {
     }
 }
 
-/// A sender becomes the ring's publisher, which publishes whether or not anybody is there.
+/// A sender becomes the ring's publisher, which publishes whether or not there is a receiver.
 ///
 /// ```
 /// use doorbell::broadcast;
@@ -30,8 +30,8 @@ impl<T> From<Publisher<T>> for Sender<T> {
 ///
 /// let (tx, mut rx) = broadcast::channel(8);
 /// let publisher = Publisher::from(tx);
-/// publisher.publish_batch(["ding", "dong"]);
-/// assert_eq!(rx.try_recv(), Ok("ding"));
+/// publisher.publish_batch(["hello", "world"]);
+/// assert_eq!(rx.try_recv(), Ok("hello"));
 /// ```
 impl<T> From<Sender<T>> for Publisher<T> {
     fn from(sender: Sender<T>) -> Self {
@@ -46,9 +46,9 @@ impl<T> From<Sender<T>> for Publisher<T> {
 /// use doorbell::ring;
 ///
 /// let (publisher, subscriber) = ring::channel(8);
-/// publisher.publish("ding");
+/// publisher.publish("hello");
 /// let mut rx = Receiver::from(subscriber);
-/// assert_eq!(rx.try_recv(), Ok("ding"));
+/// assert_eq!(rx.try_recv(), Ok("hello"));
 /// ```
 impl<T> From<Subscriber<T>> for Receiver<T> {
     fn from(subscriber: Subscriber<T>) -> Self {
@@ -63,9 +63,9 @@ impl<T> From<Subscriber<T>> for Receiver<T> {
 /// use doorbell::ring::Subscriber;
 ///
 /// let (tx, rx) = broadcast::channel(8);
-/// tx.send("ding").unwrap();
+/// tx.send("hello").unwrap();
 /// let mut subscriber = Subscriber::from(rx);
-/// assert_eq!(*subscriber.try_recv_ref().unwrap(), "ding");
+/// assert_eq!(*subscriber.try_recv_ref().unwrap(), "hello");
 /// ```
 impl<T> From<Receiver<T>> for Subscriber<T> {
     fn from(receiver: Receiver<T>) -> Self {
@@ -76,7 +76,7 @@ impl<T> From<Receiver<T>> for Subscriber<T> {
 }
 
 impl<T> Sender<T> {
-    /// The publisher underneath, for what only it can do.
+    /// The underlying publisher, for the methods that only it has.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -91,7 +91,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The subscriber underneath, to look at its position and figures.
+    /// The underlying subscriber, for example for its position and statistics.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -103,7 +103,7 @@ impl<T> Receiver<T> {
         &self.subscriber
     }
 
-    /// The subscriber underneath, for the receives that only it has.
+    /// The underlying subscriber, for the receives that only it has.
     ///
     /// ```
     /// use doorbell::broadcast;

@@ -1,18 +1,18 @@
-//! What sending and receiving can answer instead of a message.
+//! The errors of sending and receiving.
 
 use core::fmt;
 
 use crate::ring;
 
-/// Nobody was there to receive the value, which comes back.
+/// There was no receiver; returns the value.
 ///
 /// ```
 /// use doorbell::broadcast::{self, error::SendError};
 ///
 /// let (tx, rx) = broadcast::channel(4);
 /// drop(rx);
-/// let SendError(value) = tx.send("ding").unwrap_err();
-/// assert_eq!(value, "ding");
+/// let SendError(value) = tx.send("hello").unwrap_err();
+/// assert_eq!(value, "hello");
 /// ```
 #[derive(Debug)]
 pub struct SendError<T>(pub T);
@@ -44,16 +44,16 @@ impl<T: fmt::Debug> std::error::Error for SendError<T> {}
 /// ```
 #[derive(Debug, PartialEq, Eq, Clone)]
 pub enum RecvError {
-    /// Every sender is gone and everything retained has been received.
+    /// Every sender was dropped and everything retained has been received.
     Closed,
-    /// So many messages were overwritten before this receiver came to them. The next receive is for the oldest retained.
+    /// This many messages were overwritten before the receiver came to them. The next receive is for the oldest retained message.
     Lagged(u64),
 }
 
 impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Closed => f.write_str("the channel is closed: every sender is gone"),
+            Self::Closed => f.write_str("the channel is closed: every sender was dropped"),
             Self::Lagged(skipped) => write!(f, "the receiver fell behind and missed {skipped} messages"),
         }
     }
@@ -70,7 +70,7 @@ impl From<ring::RecvError> for RecvError {
     }
 }
 
-/// Why a receive that does not wait has no message.
+/// Why a receive that does not wait returned no message.
 ///
 /// ```
 /// use doorbell::broadcast::{self, error::TryRecvError};
@@ -84,9 +84,9 @@ impl From<ring::RecvError> for RecvError {
 pub enum TryRecvError {
     /// There is no message yet.
     Empty,
-    /// Every sender is gone and everything retained has been received.
+    /// Every sender was dropped and everything retained has been received.
     Closed,
-    /// So many messages were overwritten before this receiver came to them. The next receive is for the oldest retained.
+    /// This many messages were overwritten before the receiver came to them. The next receive is for the oldest retained message.
     Lagged(u64),
 }
 

@@ -9,29 +9,28 @@
 //! let mut second = tx.subscribe();
 //!
 //! let reader = tokio::spawn(async move { first.recv().await });
-//! assert_eq!(tx.send("ding").unwrap(), 2);
+//! assert_eq!(tx.send("hello").unwrap(), 2);
 //!
-//! assert_eq!(reader.await.unwrap(), Ok("ding"));
-//! assert_eq!(second.recv().await, Ok("ding"));
+//! assert_eq!(reader.await.unwrap(), Ok("hello"));
+//! assert_eq!(second.recv().await, Ok("hello"));
 //! # });
 //! ```
 //!
-//! Names, signatures and observable behaviour are those of tokio 1.54, corner by corner: a send without receivers gives the value
-//! back, the capacity is rounded up to a power of two, a receiver that fell behind gets one [`Lagged(n)`](error::RecvError::Lagged)
-//! with the exact number and goes on with the oldest message retained, and so on. No runtime is needed; with the feature `tokio`,
+//! Names, signatures and observable behaviour are those of tokio 1.54, including corner cases: a send without receivers returns the
+//! value, the capacity is rounded up to a power of two, a receiver that fell behind gets one [`Lagged(n)`](error::RecvError::Lagged)
+//! with the exact number and goes on with the oldest retained message, and so on. No runtime is needed; with the feature `tokio`,
 //! receives take part in tokio's cooperative budget.
 //!
 //! # Differences
 //!
-//! - **`T: Send + Sync`** where the channel is made: receivers clone a value while others read it. (In tokio they take turns.)
-//! - **A value lives longer**: until its storage is used again, which is at most twice the capacity later, or until the last
-//!   receiver goes. Not until the last receiver has read it: nobody keeps count, and that is where the time is saved.
-//! - **Panics stay where they arise**: a waker that panics does not make `send` panic, and leaves no waiter without its wake-up.
-//! - Under contention, a send may leave its wake-ups to another call on the channel that is under way, instead of blocking for it.
+//! - **`T: Send + Sync`** where the channel is made: several receivers clone a value at the same time. (In tokio they take turns.)
+//! - **A value lives longer**: until its storage is used again, at most twice the capacity later, or until the last receiver is
+//!   dropped, rather than until the last receiver has read it. Reads are not counted, which saves the time.
+//! - **Panics stay where they arise**: a waker that panics does not make `send` panic, and other waiters are still woken.
+//! - Under contention, a send may leave its wake-ups to another call on the channel that is under way, instead of blocking.
 //!
-//! The repository's `docs/migrating-from-tokio.md` gives each with its reason and its test, and says what the native interface has
-//! to offer beyond. Handles of either kind convert into one another (`From`), so code can
-//! migrate handle by handle.
+//! `docs/migrating-from-tokio.md` in the repository gives the reason and the test for each, and lists what the native interface
+//! adds. Handles of both kinds convert into each other (`From`), so code can migrate one handle at a time.
 
 mod closed;
 mod convert;
@@ -56,31 +55,31 @@ use crate::ring::{self, Builder, OnLag, Wake};
 /// use doorbell::broadcast;
 ///
 /// let (tx, mut rx) = broadcast::channel(16);
-/// tx.send("ding").unwrap();
-/// assert_eq!(rx.try_recv(), Ok("ding"));
+/// tx.send("hello").unwrap();
+/// assert_eq!(rx.try_recv(), Ok("hello"));
 /// ```
 ///
 /// # Panics
 ///
-/// When `capacity` is zero, more than `usize::MAX / 2`, or more than memory can hold.
+/// If `capacity` is zero, more than `usize::MAX / 2`, or more than memory can hold.
 #[must_use]
 #[track_caller]
 pub fn channel<T: Clone + Send + Sync>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     channel_with(capacity, Wake::All)
 }
 
-/// As [`channel`], with a choice of who wakes waiting receivers.
+/// As [`channel`], with a choice of how waiting receivers are woken.
 ///
-/// [`Wake::All`] is tokio's way: a send wakes every waiting receiver before it returns. With [`Wake::Cascade`] it wakes a few, and
-/// these wake the others as they run: a send costs the same, however many wait.
+/// [`Wake::All`] is what tokio does: a send wakes every waiting receiver before it returns. With [`Wake::Cascade`] it wakes a few,
+/// and these wake the others as they run: the cost of a send does not depend on the number of waiters.
 ///
 /// ```
 /// use doorbell::broadcast;
 /// use doorbell::ring::Wake;
 ///
 /// let (tx, mut rx) = broadcast::channel_with(16, Wake::Cascade);
-/// tx.send("ding").unwrap();
-/// assert_eq!(rx.try_recv(), Ok("ding"));
+/// tx.send("hello").unwrap();
+/// assert_eq!(rx.try_recv(), Ok("hello"));
 /// ```
 ///
 /// # Panics

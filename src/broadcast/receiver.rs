@@ -12,7 +12,7 @@ use crate::ring::Subscriber;
 /// [`Receiver::resubscribe`].
 ///
 /// A receiver that falls more than the capacity behind gets one [`RecvError::Lagged`] with the exact number of messages it missed,
-/// and goes on with the oldest that is retained. So a loop that is to survive lag must not end at the first error:
+/// and goes on with the oldest retained message. A loop that handles lag must not end at the first error:
 ///
 /// ```
 /// use doorbell::broadcast::{self, error::RecvError};
@@ -35,9 +35,9 @@ use crate::ring::Subscriber;
 /// # });
 /// ```
 ///
-/// [`Receiver::into_stream`] makes that loop the obvious one: its items are results, and it ends with the channel.
+/// [`Receiver::into_stream`] makes that loop simpler: its items are results, and it ends when the channel is closed.
 ///
-/// The drop of the last receiver drops what is retained.
+/// Dropping the last receiver drops what is retained.
 pub struct Receiver<T> {
     pub(super) subscriber: Subscriber<T>,
 }
@@ -48,8 +48,8 @@ impl<T> Receiver<T> {
         Self { subscriber }
     }
 
-    /// How many messages were sent that this receiver has not received; more than the capacity when it is going to be told of lag.
-    /// Others may send meanwhile.
+    /// The number of messages that were sent and that this receiver has not received; more than the capacity if the next receive
+    /// will report a lag. Senders may increase it at any time.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -91,7 +91,7 @@ impl<T> Receiver<T> {
         self.subscriber.shares_ring_with(&other.subscriber)
     }
 
-    /// Is every sender gone? There may still be messages to receive.
+    /// Was every sender dropped? There may still be messages to receive.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -105,7 +105,7 @@ impl<T> Receiver<T> {
         self.sender_strong_count() == 0
     }
 
-    /// How many senders there are.
+    /// The number of senders.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -118,7 +118,7 @@ impl<T> Receiver<T> {
         self.subscriber.publisher_count()
     }
 
-    /// How many weak senders there are.
+    /// The number of weak senders.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -139,7 +139,7 @@ impl<T> Receiver<T> {
 
 /// Receiving.
 ///
-/// A message counts as received before it is cloned: when the clone panics, the next receive is for the next message.
+/// A message counts as received before it is cloned: if the clone panics, the next receive is for the next message.
 impl<T: Clone> Receiver<T> {
     /// Another receiver of the same channel, which gets what is sent from now on.
     ///
@@ -162,16 +162,16 @@ impl<T: Clone> Receiver<T> {
     ///
     /// Cancel-safe: a dropped future has received nothing and leaves no waker behind.
     ///
-    /// The result is [`RecvError::Lagged`] when messages were missed, after which the next call goes on behind them, and
-    /// [`RecvError::Closed`] when every sender is gone and there is nothing left.
+    /// The result is [`RecvError::Lagged`] if messages were missed, in which case the next call goes on after them, and
+    /// [`RecvError::Closed`] if every sender was dropped and no message is left.
     ///
     /// ```
     /// use doorbell::broadcast;
     ///
     /// # futures::executor::block_on(async {
     /// let (tx, mut rx) = broadcast::channel(16);
-    /// tx.send("ding").unwrap();
-    /// assert_eq!(rx.recv().await, Ok("ding"));
+    /// tx.send("hello").unwrap();
+    /// assert_eq!(rx.recv().await, Ok("hello"));
     /// # });
     /// ```
     pub fn recv(&mut self) -> Recv<'_, T> {
@@ -185,27 +185,27 @@ impl<T: Clone> Receiver<T> {
     ///
     /// let (tx, mut rx) = broadcast::channel(16);
     /// assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
-    /// tx.send("ding").unwrap();
-    /// assert_eq!(rx.try_recv(), Ok("ding"));
+    /// tx.send("hello").unwrap();
+    /// assert_eq!(rx.try_recv(), Ok("hello"));
     /// ```
     ///
     /// # Errors
     ///
-    /// [`TryRecvError::Empty`] when there is no message yet; [`TryRecvError::Lagged`] when messages were missed, after which the next
-    /// call goes on behind them; [`TryRecvError::Closed`] when every sender is gone and there is nothing left.
+    /// [`TryRecvError::Empty`] if there is no message yet; [`TryRecvError::Lagged`] if messages were missed, in which case the next
+    /// call goes on after them; [`TryRecvError::Closed`] if every sender was dropped and no message is left.
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         self.subscriber.try_take().map_err(TryRecvError::from)
     }
 
-    /// Blocks the thread for the next message. As [`Receiver::recv`].
+    /// Blocks the thread until the next message. As [`Receiver::recv`].
     ///
     /// ```
     /// use doorbell::broadcast;
     ///
     /// let (tx, mut rx) = broadcast::channel(16);
-    /// std::thread::spawn(move || tx.send("ding"));
-    /// assert_eq!(rx.blocking_recv(), Ok("ding"));
+    /// std::thread::spawn(move || tx.send("hello"));
+    /// assert_eq!(rx.blocking_recv(), Ok("hello"));
     /// ```
     ///
     /// # Errors
@@ -214,7 +214,7 @@ impl<T: Clone> Receiver<T> {
     ///
     /// # Panics
     ///
-    /// With the feature `tokio`, within a tokio task, whose worker thread must not be blocked.
+    /// With the feature `tokio`, inside a tokio task, whose worker thread must not be blocked.
     #[track_caller]
     pub fn blocking_recv(&mut self) -> Result<T, RecvError> {
         #[cfg(feature = "tokio")]
@@ -222,7 +222,7 @@ impl<T: Clone> Receiver<T> {
         self.subscriber.take_blocking().map_err(RecvError::from)
     }
 
-    /// A stream of what is received: lag is an item, and the close is the end.
+    /// A stream of the messages. A lag is an item; the stream ends when the channel is closed.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -247,7 +247,7 @@ impl<T: Clone> Receiver<T> {
     }
 }
 
-/// Panics within a tokio task, as every blocking call of tokio does: this is one, on a lock that is free.
+/// Panics inside a tokio task, as every blocking call of tokio does: this makes one, on a free lock.
 #[cfg(feature = "tokio")]
 #[track_caller]
 fn refuse_within_a_task() {

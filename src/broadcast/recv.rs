@@ -1,4 +1,4 @@
-//! The future of an awaited receive.
+//! The future of an async receive.
 
 use core::fmt;
 use core::future::Future;
@@ -8,7 +8,7 @@ use core::task::{Context, Poll};
 use super::error::RecvError;
 use super::receiver::Receiver;
 
-/// The future of [`Receiver::recv`]. Dropping it ends its wait and has received nothing.
+/// The future of [`Receiver::recv`]. Dropping it ends its wait, and it has received nothing.
 #[must_use = "futures do nothing unless polled"]
 pub struct Recv<'a, T> {
     receiver: &'a mut Receiver<T>,

@@ -27,7 +27,7 @@ impl<T> Sender<T> {
         Self { publisher }
     }
 
-    /// Makes a channel without a receiver; [`Sender::subscribe`] adds some.
+    /// Makes a channel without receivers; [`Sender::subscribe`] adds them.
     ///
     /// ```
     /// use doorbell::broadcast::Sender;
@@ -51,26 +51,26 @@ impl<T> Sender<T> {
         Self::over(super::open(capacity, Wake::All).0)
     }
 
-    /// Sends `value` to everybody who has subscribed, and says how many these are.
+    /// Sends `value` to every receiver, and returns their number.
     ///
     /// Never waits for a receiver: a full channel overwrites its oldest message. When this returns, every receiver that waited has
-    /// been woken (unless the channel [was made](super::channel_with) to hand waking on).
+    /// been woken (unless the channel [was made](super::channel_with) with [`Wake::Cascade`]).
     ///
-    /// That a message was sent does not mean that it will be received: a receiver may go, or fall behind.
+    /// A message that was sent is not necessarily received: a receiver may be dropped, or fall behind.
     ///
     /// ```
     /// use doorbell::broadcast;
     ///
     /// let (tx, mut first) = broadcast::channel(16);
     /// let second = tx.subscribe();
-    /// assert_eq!(tx.send("ding").unwrap(), 2);
-    /// assert_eq!(first.try_recv(), Ok("ding"));
+    /// assert_eq!(tx.send("hello").unwrap(), 2);
+    /// assert_eq!(first.try_recv(), Ok("hello"));
     /// # drop(second);
     /// ```
     ///
     /// # Errors
     ///
-    /// When there is no receiver: the value comes back in the error. A later subscription opens the channel again.
+    /// If there is no receiver; the error returns the value. A later subscription opens the channel again.
     #[inline]
     pub fn send(&self, value: T) -> Result<usize, SendError<T>> {
         self.publisher.send(value).map_err(SendError)
@@ -102,14 +102,14 @@ impl<T> Sender<T> {
     /// drop(tx);
     /// assert!(weak.upgrade().is_none());
     /// ```
-    #[must_use = "this makes a weak handle and leaves the sender as it is"]
+    #[must_use = "this returns a weak handle and does not change the sender"]
     pub fn downgrade(&self) -> WeakSender<T> {
         WeakSender::of(self)
     }
 
-    /// How many retained messages there are that some receiver has yet to receive. Others may send and receive meanwhile.
+    /// The number of retained messages that at least one receiver has yet to receive. It may change at any time.
     ///
-    /// Costs a look at each receiver.
+    /// Reads the position of each receiver.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -142,7 +142,7 @@ impl<T> Sender<T> {
         self.len() == 0
     }
 
-    /// How many receivers there are. Others may come and go meanwhile.
+    /// The number of receivers, which may change at any time.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -171,8 +171,8 @@ impl<T> Sender<T> {
 
     /// Waits until there is no receiver.
     ///
-    /// Receivers may come again, also between the last one's going and this wait's end: it ends when it is polled while there is
-    /// none. Cancel-safe.
+    /// Receivers may be added again, even between the drop of the last one and the end of this wait: the wait ends when it is polled
+    /// while there is none. Cancel-safe.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -189,7 +189,7 @@ impl<T> Sender<T> {
         Closed::new(self.publisher.counts())
     }
 
-    /// How many senders there are.
+    /// The number of senders.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -203,7 +203,7 @@ impl<T> Sender<T> {
         self.publisher.publisher_count()
     }
 
-    /// How many weak senders there are.
+    /// The number of weak senders.
     ///
     /// ```
     /// use doorbell::broadcast;

@@ -13,8 +13,8 @@ use crate::sync::Arc;
 ///
 /// let (tx, mut rx) = broadcast::channel(16);
 /// let weak = tx.downgrade();
-/// weak.upgrade().expect("still open").send("ding").unwrap();
-/// assert_eq!(rx.try_recv(), Ok("ding"));
+/// weak.upgrade().expect("still open").send("hello").unwrap();
+/// assert_eq!(rx.try_recv(), Ok("hello"));
 /// ```
 pub struct WeakSender<T> {
     publisher: WeakPublisher<T>,
@@ -31,7 +31,7 @@ impl<T> WeakSender<T> {
         }
     }
 
-    /// A sender, unless the last one is gone: a closed channel stays closed.
+    /// A sender, unless the last one was dropped: a closed channel stays closed.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -47,7 +47,7 @@ impl<T> WeakSender<T> {
         self.publisher.upgrade().map(Sender::over)
     }
 
-    /// How many senders there are.
+    /// The number of senders.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -62,7 +62,7 @@ impl<T> WeakSender<T> {
         self.publisher.publisher_count()
     }
 
-    /// How many weak senders there are, this one included.
+    /// The number of weak senders, including this one.
     ///
     /// ```
     /// use doorbell::broadcast;

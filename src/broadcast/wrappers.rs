@@ -1,4 +1,4 @@
-//! Receivers as streams, in the place and with the names that `tokio_stream::wrappers` gives them.
+//! Receivers as streams, with the module and type names of `tokio_stream::wrappers`.
 
 use core::fmt;
 use core::pin::Pin;
@@ -10,7 +10,7 @@ use super::error::RecvError;
 use super::receiver::Receiver;
 use errors::BroadcastStreamRecvError;
 
-/// What a stream can yield instead of a message.
+/// The errors that a stream yields.
 pub mod errors {
     use core::fmt;
 
@@ -24,7 +24,7 @@ pub mod errors {
     /// ```
     #[derive(Debug, PartialEq, Eq, Clone)]
     pub enum BroadcastStreamRecvError {
-        /// So many messages were overwritten before the stream came to them. It goes on with the oldest retained.
+        /// This many messages were overwritten before the stream came to them. It goes on with the oldest retained message.
         Lagged(u64),
     }
 
@@ -38,7 +38,7 @@ pub mod errors {
     impl std::error::Error for BroadcastStreamRecvError {}
 }
 
-/// A stream of what a receiver gets: lag is an item, after which the stream goes on, and the close is its end.
+/// A stream of what a receiver gets. A lag is an item, after which the stream goes on; the stream ends when the channel is closed.
 ///
 /// ```
 /// use doorbell::broadcast::{self, wrappers::{BroadcastStream, errors::BroadcastStreamRecvError}};
@@ -59,7 +59,7 @@ pub struct BroadcastStream<T> {
 }
 
 impl<T> BroadcastStream<T> {
-    /// Makes a stream of a receiver.
+    /// Makes a stream from a receiver.
     ///
     /// ```
     /// use doorbell::broadcast::{self, wrappers::BroadcastStream};

@@ -1,4 +1,4 @@
-//! Weakens every named ordering of the engine, drops every named fence, plants every named fault, one at a time, and demands
+//! Weakens every named ordering of the engine, drops every named fence and plants every named fault, one at a time, and requires
 //! that some model fails each time.
 //!
 //! ```text
@@ -23,10 +23,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// An argued mutant is held by its argument, not by the search: it runs against the models that take no longer than this, so that
-/// an argument that has become needless is noticed.
+/// an argument that is no longer needed is noticed.
 const QUICK: Duration = Duration::from_secs(3);
 
-/// A mutated model explores about as much as the original; one that takes far longer is stopped, and has shown nothing.
+/// A mutated model explores about as much as the original; one that takes far longer is stopped, and shows nothing.
 const PATIENCE: u32 = 4;
 const LEAST_LIMIT: Duration = Duration::from_secs(20);
 
@@ -69,7 +69,7 @@ fn drive(arguments: &[String]) -> Result<bool, String> {
     let start = Instant::now();
     let baseline = Baseline::measure()?;
     println!(
-        "{} models pass as they are ({:.0} s); {} mutants",
+        "{} models pass unchanged ({:.0} s); {} mutants",
         baseline.models.len(),
         start.elapsed().as_secs_f64(),
         trials.len()
@@ -207,7 +207,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// What became of a mutant.
+/// The outcome of a mutant.
 struct Fate {
     tried: usize,
     killer: Option<(&'static str, Duration)>,
@@ -259,7 +259,7 @@ impl Summary {
         self.problems.push(format!("{what} {verdict}: {detail}"));
     }
 
-    /// Prints the end of the report; whether all is well.
+    /// Prints the summary; true if there are no problems.
     fn conclude(&self, elapsed: Duration) -> bool {
         if !self.problems.is_empty() {
             println!("\nproblems:");

@@ -1,15 +1,15 @@
 //! Payloads that know whether they were dropped.
 //!
-//! The books are kept with the standard library's types, which loom does not see: all threads of a model run on one.
+//! The ledger uses the standard library's types, which loom does not see: all threads of a model run on one.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The books of one execution.
+/// Records the payloads of one execution and whether each was dropped.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Vec<bool>>>);
 
-/// A payload; its clones are entered in the books like itself.
+/// A payload; its clones are recorded in the ledger, too.
 pub(crate) struct Token {
     label: u64,
     entry: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Token {
 }
 
 impl Ledger {
-    /// A payload with a label that no other has, and that label.
+    /// A payload with a unique label, and that label.
     pub(crate) fn fresh(&self) -> (Token, u64) {
         let label = self.0.lock().unwrap_or_else(PoisonError::into_inner).len() as u64;
         (self.token(label), label)
@@ -40,7 +40,7 @@ impl Ledger {
         alive.iter().filter(|alive| **alive).count()
     }
 
-    /// Asserts that every payload is gone; for when every handle of the channel is.
+    /// Asserts that every payload was dropped. Called when every handle of the channel was dropped.
     pub(crate) fn settle(&self) {
         assert_eq!(self.alive(), 0, "values that were never dropped");
     }

@@ -1,4 +1,4 @@
-//! What the models assert: that values are dropped once, that every sequence is accounted for, and that who waits is woken.
+//! What the models assert: values are dropped once, every sequence is accounted for, and waiting subscribers are woken.
 
 mod ledger;
 mod reader;
@@ -9,5 +9,5 @@ mod writer;
 pub(crate) use ledger::{Ledger, Token};
 pub(crate) use reader::{History, Reader, Step};
 pub(crate) use waiting::Waiting;
-pub(crate) use waker::WaitQueue;
+pub(crate) use waker::WakeCounter;
 pub(crate) use writer::Writer;

@@ -1,4 +1,4 @@
-//! A subscriber under audit: it notes what became of every sequence, and checks that nothing is missing.
+//! An audited subscriber: records what became of every sequence, and checks that nothing is missing.
 
 use super::Token;
 use crate::ring::{Lagged, RecvError, Subscriber, TryRecvError};
@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 pub(crate) struct History(BTreeMap<u64, Option<u64>>);
 
 impl History {
-    /// Notes that `seq` carries `label`.
+    /// Records that `seq` carries `label`.
     pub(crate) fn value(&mut self, seq: u64, label: u64) {
         let before = self.0.insert(seq, Some(label));
         assert_eq!(before, None, "seq {seq} was given twice");
     }
 
-    /// Notes that `seq` is void.
+    /// Records that `seq` is void.
     pub(crate) fn void(&mut self, seq: u64) {
         let before = self.0.insert(seq, None);
         assert_eq!(before, None, "seq {seq} was given twice");
     }
 
-    /// Takes over what another thread published.
+    /// Adds what another thread published.
     pub(crate) fn merge(mut self, other: Self) -> Self {
         for (seq, label) in other.0 {
             let before = self.0.insert(seq, label);
@@ -46,7 +46,7 @@ enum Fate {
     Void,
 }
 
-/// What one receive answered.
+/// The outcome of one receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Received,
@@ -81,7 +81,7 @@ impl Reader {
         self.note(result)
     }
 
-    /// One receive by reference. Nothing need happen while it is held: loom sees every write that is not ordered after its end.
+    /// One receive by reference. The reference need not be used: loom sees every write that is not ordered after its end.
     pub(crate) fn receive_ref(&mut self) -> Step {
         let result = self.subscriber.try_recv_ref().map(|held| (held.seq(), held.label()));
         self.note(result)
@@ -110,7 +110,7 @@ impl Reader {
         }
     }
 
-    /// One receive of a batch, all of it by `fold`. Only where no sequence is void: a fold does not tell the sequences.
+    /// One receive of a batch, all of it by `fold`. Only if no sequence is void: a fold does not yield the sequences.
     pub(crate) fn fold_batch(&mut self, max: usize) -> Step {
         let batch = self.subscriber.try_recv_batch(max);
         let outcome = batch.map(|batch| {
@@ -132,7 +132,7 @@ impl Reader {
         }
     }
 
-    /// Notes the answer to a receive that went through [`Reader::subscriber`].
+    /// Records the answer to a receive that went through [`Reader::subscriber`].
     pub(crate) fn note(&mut self, result: Result<(u64, u64), TryRecvError>) -> Step {
         let step = match result {
             Ok((seq, label)) => {
@@ -156,15 +156,15 @@ impl Reader {
         step
     }
 
-    /// Waits as a thread for what comes next.
+    /// Waits as a thread for the next event.
     pub(crate) fn wait_as_thread(&mut self) -> Step {
         let result = self.subscriber.recv_blocking();
-        // The sequence is not told, but it is the one before the new position.
+        // The receive does not return the sequence, but it is the one before the new position.
         let seq = self.subscriber.position() - 1;
         self.note_waited(result.map(|token| (seq, token.label())))
     }
 
-    /// Notes the answer to a receive that waited.
+    /// Records the answer to a receive that waited.
     pub(crate) fn note_waited(&mut self, result: Result<(u64, u64), RecvError>) -> Step {
         self.note(result.map_err(|error| match error {
             RecvError::Lagged(lagged) => TryRecvError::Lagged(lagged),
@@ -192,10 +192,10 @@ impl Reader {
         }
     }
 
-    /// Receives what is left when no publisher is at work any more; `end` is one past the last sequence. Everything retained
-    /// must be there, and what is not retained must be reported as lost, to the number.
+    /// Receives what is left after the last publication; `end` is one past the last sequence. Everything retained must be there,
+    /// and exactly what is not retained must be reported as lost.
     ///
-    /// Holds for subscribers that resume at the oldest event, which is the default of small rings.
+    /// Only for subscribers that resume at the oldest event, which is the default for small rings.
     pub(crate) fn drain(&mut self, end: u64) {
         let oldest = end.saturating_sub(self.subscriber.capacity() as u64);
         if self.next() < oldest {
@@ -247,7 +247,7 @@ impl Reader {
             self.subscriber.position() - self.start,
             "conservation"
         );
-        // What was lost lies a whole capacity behind the end, always.
+        // What was lost always lies a whole capacity behind the end.
         let end = self.start.max(history.0.keys().next_back().map_or(0, |last| last + 1));
         let kept = end.saturating_sub(self.subscriber.capacity() as u64);
         for (seq, fate) in (self.start..).zip(&self.fates) {

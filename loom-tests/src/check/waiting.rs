@@ -1,13 +1,13 @@
 //! A subscriber that is polled by hand: it never blocks, so the model can tell afterwards whether it was woken.
 
-use super::{Reader, Step, WaitQueue};
+use super::{Reader, Step, WakeCounter};
 use crate::wake_watchdog;
 use std::task::{Context, Poll};
 
 pub(crate) struct Waiting {
     pub(crate) reader: Reader,
-    wait_queue: WaitQueue,
-    heard: usize,
+    wake_counter: WakeCounter,
+    seen: usize,
     pub(crate) outcome: Option<Step>,
 }
 
@@ -15,20 +15,20 @@ impl Waiting {
     pub(crate) fn new(reader: Reader) -> Self {
         Self {
             reader,
-            wait_queue: WaitQueue::default(),
-            heard: 0,
+            wake_counter: WakeCounter::default(),
+            seen: 0,
             outcome: None,
         }
     }
 
-    /// Polls once, unless a receive has ended already.
+    /// Polls once, unless a receive has already ended.
     pub(crate) fn poll(&mut self) {
         if self.outcome.is_some() {
             return;
         }
-        self.heard = self.wait_queue.rings();
+        self.seen = self.wake_counter.wakes();
         let before = self.reader.subscriber.position();
-        let waker = self.wait_queue.waker();
+        let waker = self.wake_counter.waker();
         let polled = self.reader.subscriber.poll_recv(&mut Context::from_waker(&waker));
         if let Poll::Ready(result) = polled {
             let seq = self.reader.subscriber.position().saturating_sub(1).max(before);
@@ -38,24 +38,24 @@ impl Waiting {
     }
 
     /// Was it woken since it was last polled?
-    pub(crate) fn is_rung(&self) -> bool {
-        self.wait_queue.rings() > self.heard
+    pub(crate) fn is_woken(&self) -> bool {
+        self.wake_counter.wakes() > self.seen
     }
 
-    /// Polls if it was woken, when one publication is all there is: then the event must be there.
-    pub(crate) fn poll_if_rung(&mut self) {
-        if self.outcome.is_none() && self.is_rung() {
+    /// Polls if it was woken. For models with a single publication: the event must then be there.
+    pub(crate) fn poll_if_woken(&mut self) {
+        if self.outcome.is_none() && self.is_woken() {
             self.poll();
             assert!(self.outcome.is_some(), "woken for nothing");
         }
     }
 
-    /// Lets executors do their work: polls whoever was woken, until nobody is woken any more. Then nobody may be left waiting,
-    /// unless it is for the ringer to wake them, which gets two turns for it.
+    /// Polls every subscriber that was woken, as executors would, until none is woken. Then none may be left waiting, unless there
+    /// is a watchdog to wake it, which gets two turns to do so.
     pub(crate) fn run_to_the_end(waiting: &mut [Self]) {
         let mut turns_left = 2;
         loop {
-            while let Some(woken) = waiting.iter_mut().find(|one| one.outcome.is_none() && one.is_rung()) {
+            while let Some(woken) = waiting.iter_mut().find(|one| one.outcome.is_none() && one.is_woken()) {
                 woken.poll();
             }
             if waiting.iter().all(|one| one.outcome.is_some()) {

@@ -1,4 +1,4 @@
-//! A waker that counts, for models that poll by hand.
+//! Wakers that count, for models that poll by hand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 
 /// Counts the wake-ups of the wakers made from it, and how many of those exist.
 #[derive(Clone, Default)]
-pub(crate) struct WaitQueue(Arc<Count>);
+pub(crate) struct WakeCounter(Arc<Count>);
 
 #[derive(Default)]
 struct Count(AtomicUsize);
@@ -21,13 +21,13 @@ impl Wake for Count {
     }
 }
 
-impl WaitQueue {
+impl WakeCounter {
     pub(crate) fn waker(&self) -> Waker {
         Waker::from(self.0.clone())
     }
 
-    /// How often it was rung.
-    pub(crate) fn rings(&self) -> usize {
+    /// How often its wakers were woken.
+    pub(crate) fn wakes(&self) -> usize {
         self.0.0.load(Ordering::Relaxed)
     }
 

@@ -1,4 +1,4 @@
-//! A publisher under audit: it notes what it published under which sequence.
+//! An audited publisher: records what it published under which sequence.
 
 use super::{History, Ledger, Token};
 use crate::ring::Publisher;
@@ -88,7 +88,7 @@ impl Writer {
     }
 }
 
-/// An iterator that claims a length of its own.
+/// An iterator that reports a length of its own.
 struct Promising<I> {
     items: I,
     promised: usize,

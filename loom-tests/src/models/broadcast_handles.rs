@@ -1,7 +1,7 @@
-//! The drop-in: waiting until nobody receives, counting handles, and weak senders.
+//! The drop-in: waiting until there is no receiver, counting handles, and weak senders.
 
 use crate::broadcast::{self, Closed, error::TryRecvError};
-use crate::check::{Ledger, WaitQueue};
+use crate::check::{Ledger, WakeCounter};
 use crate::registry::{Bound, Model};
 use loom::thread;
 use std::future::Future;
@@ -47,51 +47,55 @@ pub(crate) const MODELS: &[Model] = &[
     },
 ];
 
-fn poll(closed: &mut Pin<&mut Closed<'_>>, wait_queue: &WaitQueue) -> Poll<()> {
-    closed.as_mut().poll(&mut Context::from_waker(&wait_queue.waker()))
+fn poll(closed: &mut Pin<&mut Closed<'_>>, wake_counter: &WakeCounter) -> Poll<()> {
+    closed.as_mut().poll(&mut Context::from_waker(&wake_counter.waker()))
 }
 
 fn closed_against_the_last_drop() {
     let (tx, rx) = broadcast::channel::<u8>(1);
-    let wait_queue = WaitQueue::default();
+    let wake_counter = WakeCounter::default();
     let leaving = thread::spawn(move || drop(rx));
     {
         let mut closed = pin!(tx.closed());
-        let pending = poll(&mut closed, &wait_queue).is_pending();
+        let pending = poll(&mut closed, &wake_counter).is_pending();
         leaving.join().unwrap();
-        assert_eq!(wait_queue.rings(), usize::from(pending), "woken if it waited");
-        assert!(poll(&mut closed, &wait_queue).is_ready());
+        assert_eq!(wake_counter.wakes(), usize::from(pending), "woken if it waited");
+        assert!(poll(&mut closed, &wake_counter).is_ready());
     }
-    assert_eq!(wait_queue.wakers(), 0, "a waker was left behind");
+    assert_eq!(wake_counter.wakers(), 0, "a waker was left behind");
 }
 
 fn closed_against_two_drops() {
     let (tx, first) = broadcast::channel::<u8>(1);
     let second = tx.subscribe();
-    let wait_queue = WaitQueue::default();
+    let wake_counter = WakeCounter::default();
     let leaving = thread::spawn(move || drop(first));
     let mut closed = pin!(tx.closed());
-    assert!(poll(&mut closed, &wait_queue).is_pending(), "the second is there");
+    assert!(poll(&mut closed, &wake_counter).is_pending(), "the second is there");
     drop(second);
     leaving.join().unwrap();
-    assert_eq!(wait_queue.rings(), 1, "woken by the last");
-    assert!(poll(&mut closed, &wait_queue).is_ready());
+    assert_eq!(wake_counter.wakes(), 1, "woken by the last");
+    assert!(poll(&mut closed, &wake_counter).is_ready());
 }
 
-/// Somebody comes before the wait has been polled again: it goes on.
+/// A receiver subscribes before the wait is polled again: the wait goes on.
 fn closed_against_subscribe() {
     let (tx, rx) = broadcast::channel::<u8>(1);
-    let wait_queue = WaitQueue::default();
+    let wake_counter = WakeCounter::default();
     let mut closed = pin!(tx.closed());
-    assert!(poll(&mut closed, &wait_queue).is_pending());
+    assert!(poll(&mut closed, &wake_counter).is_pending());
     let leaving = thread::spawn(move || drop(rx));
     let late = tx.subscribe();
-    assert!(poll(&mut closed, &wait_queue).is_pending(), "one is there");
+    assert!(poll(&mut closed, &wake_counter).is_pending(), "one is there");
     leaving.join().unwrap();
-    let before = wait_queue.rings();
+    let before = wake_counter.wakes();
     drop(late);
-    assert_eq!(wait_queue.rings(), before + 1, "woken by the last, who left just now");
-    assert!(poll(&mut closed, &wait_queue).is_ready());
+    assert_eq!(
+        wake_counter.wakes(),
+        before + 1,
+        "woken by the last, which was just dropped"
+    );
+    assert!(poll(&mut closed, &wake_counter).is_ready());
 }
 
 /// Either the channel stays open for the upgraded sender, or it is closed for good.
@@ -118,14 +122,14 @@ fn weak_sender_against_the_last() {
     ledger.settle();
 }
 
-/// Three wait, and a fourth begins to, which may hold the table of waiters in the midst of the waking: it goes on with it then.
+/// Three wait and a fourth begins to. It may hold the lock of the wait list during the wake-ups, and then does the deferred work.
 fn send_wakes_everybody() {
     let (tx, mut late) = broadcast::channel::<u8>(1);
     let mut receivers = [tx.subscribe(), tx.subscribe(), tx.subscribe()];
-    let wait_queue = WaitQueue::default();
+    let wake_counter = WakeCounter::default();
     let mut waits: Vec<_> = receivers.iter_mut().map(|rx| Box::pin(rx.recv())).collect();
     for wait in &mut waits {
-        let polled = wait.as_mut().poll(&mut Context::from_waker(&wait_queue.waker()));
+        let polled = wait.as_mut().poll(&mut Context::from_waker(&wake_counter.waker()));
         assert!(polled.is_pending());
     }
     let waiting = thread::spawn(move || {
@@ -134,11 +138,11 @@ fn send_wakes_everybody() {
     });
     assert_eq!(tx.send(1).ok(), Some(4));
     let mut late = waiting.join().unwrap();
-    assert_eq!(wait_queue.rings(), 3, "who waited is woken, and once");
+    assert_eq!(wake_counter.wakes(), 3, "every waiter is woken once");
     assert_eq!(late.try_recv().unwrap_or(1), 1);
 }
 
-/// Nobody is counted twice or forgotten, whichever way the count goes.
+/// No receiver is counted twice or missed, whichever way the count changes.
 fn receivers_are_counted() {
     let (tx, rx) = broadcast::channel::<u8>(1);
     let coming = {

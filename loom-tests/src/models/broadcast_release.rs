@@ -1,4 +1,4 @@
-//! The drop-in: what the last receiver leaves behind is released, and who subscribes next never notices.
+//! The drop-in: what the last receiver leaves behind is released, and the next subscriber never notices.
 
 use crate::broadcast::{self, Receiver, Sender};
 use crate::check::{Ledger, Token};
@@ -46,7 +46,7 @@ pub(crate) const MODELS: &[Model] = &[
 
 fn sending(tx: &Sender<Token>, ledger: &Ledger) -> JoinHandle<()> {
     let (tx, (token, _)) = (tx.clone(), ledger.fresh());
-    // A value that comes back is dropped here.
+    // A returned value is dropped here.
     thread::spawn(move || drop(tx.send(token)))
 }
 
@@ -54,7 +54,7 @@ fn leaving(rx: Receiver<Token>) -> JoinHandle<()> {
     thread::spawn(move || drop(rx))
 }
 
-/// Nobody is left, and so is nothing, whoever came last.
+/// No receiver is left, so no value may be, whichever thread came last.
 fn settle(tx: &Sender<Token>, ledger: &Ledger) {
     assert_eq!(tx.receiver_count(), 0);
     assert_eq!(tx.len(), 0);

@@ -69,7 +69,7 @@ fn last_of_two_publishers_closes() {
     conclude(reader, &history, &ledger);
 }
 
-/// Closing leaves nobody to the hand-on: all are woken, by nobody but the last publisher.
+/// Closing relies on no cascade: the last publisher itself wakes every waiter.
 fn close_wakes_everybody() {
     let ledger = Ledger::default();
     let (writer, reader) = channel(1, &ledger);
@@ -85,7 +85,7 @@ fn close_wakes_everybody() {
     let mut second = polling.join().unwrap();
     for waiting in [&mut first, &mut second] {
         if waiting.outcome.is_none() {
-            assert!(waiting.is_rung(), "the close woke nobody");
+            assert!(waiting.is_woken(), "the close did not wake this waiter");
             waiting.poll();
         }
         assert_eq!(waiting.outcome, Some(Step::Closed));

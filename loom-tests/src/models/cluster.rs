@@ -241,10 +241,10 @@ fn unmarked_splice() {
     assert!(seen.is_sorted());
 }
 
-/// A number that became void is in no stream, and in nobody's way; a seam counts it.
+/// A number that became void is in no stream and blocks none; a seam counts it.
 ///
-/// (Nobody takes a lock while `build` unwinds: all threads of a model run on one thread of the system, so loom would take the
-/// lock for poisoned.)
+/// (No thread takes a lock while `build` unwinds: all threads of a model run on one thread of the system, so loom would consider
+/// the lock poisoned.)
 fn build_panics() {
     let publisher = publisher(2);
     let mut deltas = publisher.subscribe(0);

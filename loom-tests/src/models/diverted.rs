@@ -1,4 +1,4 @@
-//! Events whose slot a subscriber is still reading: they go elsewhere, are found there, and the slot comes back.
+//! Events whose slot a subscriber is still reading: they are diverted and found, and the slot is used again later.
 
 use super::{channel, conclude, publishing};
 use crate::check::{Ledger, Reader, Step};
@@ -64,7 +64,7 @@ fn held_reference_diverts() {
     conclude(follower, &history, &ledger);
 }
 
-/// The reference goes at the very moment at which a publisher looks for it.
+/// The reference is dropped while a publisher looks for it.
 fn reference_dropped_while_diverting() {
     let ledger = Ledger::default();
     let (mut writer, mut reader) = channel(1, &ledger);
@@ -78,7 +78,7 @@ fn reference_dropped_while_diverting() {
     conclude(reader, &history, &ledger);
 }
 
-/// After the reference has gone, publications use the slot again and the cells are freed.
+/// After the reference is dropped, publications use the slot again and the cells are freed.
 fn slot_is_restored() {
     let ledger = Ledger::default();
     let (mut writer, mut reader) = channel(1, &ledger);

@@ -86,8 +86,8 @@ fn lapped_by_two() {
     conclude(reader, &history, &ledger);
 }
 
-/// The claimed sequence is held open by its closure while another publisher laps it, once and again, and finishes while that
-/// one comes round to its slot: the old value never takes the place of a newer one.
+/// The claimed sequence is held open by its closure while another publisher laps it twice, and finishes while that one
+/// comes round to its slot: the old value never replaces a newer one.
 fn lapped_while_building() {
     let ledger = Ledger::default();
     let (writer, mut reader) = channel(1, &ledger);
@@ -110,7 +110,7 @@ fn lapped_while_building() {
     conclude(reader, &history, &ledger);
 }
 
-/// A subscriber comes by while the lapped publisher finishes: it sees the newer events.
+/// A subscriber receives while the lapped publisher finishes: it sees the newer events.
 fn lapped_publisher_against_reader() {
     let ledger = Ledger::default();
     let (writer, mut reader) = channel(1, &ledger);
@@ -134,8 +134,8 @@ fn lapped_publisher_against_reader() {
     conclude(reader, &history, &ledger);
 }
 
-/// A publisher that is lapped while its slot is being read has nowhere to go: its event is lost at once, and whoever waits for it
-/// is told so, and goes on behind it.
+/// A publisher that is lapped while its slot is being read has nowhere to write: its event is lost at once. A subscriber that
+/// waits for it gets a lag, and goes on after it.
 fn lapped_and_lost_at_once() {
     let ledger = Ledger::default();
     let (mut writer, mut reader) = channel(1, &ledger);
@@ -165,7 +165,7 @@ fn lapped_and_lost_at_once() {
     conclude(reader, &history, &ledger);
 }
 
-/// Once the preempted publisher has finished, its slot is used again and the cells go.
+/// Once the preempted publisher has finished, its slot is used again and the cells are freed.
 fn slot_comes_back_after_a_lapped_publisher() {
     let ledger = Ledger::default();
     let (mut writer, reader) = channel(1, &ledger);
@@ -180,7 +180,7 @@ fn slot_comes_back_after_a_lapped_publisher() {
         writer.publish();
     }
     history = history.merge(writer.finish());
-    // Two slots, and nothing else: whatever was diverted has been freed.
+    // Two slots and nothing else: everything diverted has been freed.
     assert!(ledger.alive() <= 2, "{} values", ledger.alive());
     conclude(reader, &history, &ledger);
 }

@@ -1,4 +1,4 @@
-//! The models, one file a theme.
+//! The models, one file per theme.
 //!
 //! Every model is one small execution, with a fixed number of attempts and a drain after the joins: nothing spins. What is
 //! published before the first thread starts costs loom nothing, so the models start close to the point of interest.
@@ -52,7 +52,7 @@ fn channel(capacity: usize, ledger: &Ledger) -> (Writer, Reader) {
     (Writer::new(publisher, ledger), Reader::new(subscriber))
 }
 
-/// Runs `work` with the writer on a thread of its own, then drops the publisher; the join gives what was published.
+/// Runs `work` with the writer on a new thread, then drops the publisher; the join returns what was published.
 fn publishing(mut writer: Writer, work: impl FnOnce(&mut Writer) + 'static) -> JoinHandle<History> {
     thread::spawn(move || {
         work(&mut writer);
@@ -60,14 +60,14 @@ fn publishing(mut writer: Writer, work: impl FnOnce(&mut Writer) + 'static) -> J
     })
 }
 
-/// Runs a model in which there is a ringer.
+/// Runs a model with a watchdog.
 fn with_watchdog(run: fn()) {
     wake_watchdog::start();
     run();
     wake_watchdog::stop();
 }
 
-/// The end of most models: everything published is accounted for, and nothing was kept or dropped twice.
+/// Ends most models: everything published is accounted for, and nothing was leaked or dropped twice.
 fn conclude(mut reader: Reader, history: &History, ledger: &Ledger) {
     reader.drain(history.end(1));
     reader.audit(history);

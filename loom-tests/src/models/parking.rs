@@ -1,7 +1,7 @@
 //! One subscriber waits while events are published: it never sleeps through one.
 
 use super::{channel, conclude, publishing, with_watchdog};
-use crate::check::{Ledger, Reader, Step, WaitQueue, Waiting, Writer};
+use crate::check::{Ledger, Reader, Step, Waiting, WakeCounter, Writer};
 use crate::registry::{Bound, Model};
 use crate::ring::{Builder, Start};
 use loom::thread;
@@ -139,7 +139,7 @@ fn park_against(publish: fn(&mut Writer)) {
     conclude(reader, &history, &ledger);
 }
 
-/// A void is no event, but it must wake who waits, for an event may follow it that was published before.
+/// A void is no event, but it must wake waiters, because an event that was published before may follow it.
 fn park_against_void() {
     let ledger = Ledger::default();
     let (writer, mut reader) = channel(2, &ledger);
@@ -164,7 +164,7 @@ fn task_waits_against_publish() {
         writer.publish();
     });
     waiting[0].poll();
-    if waiting[0].is_rung() {
+    if waiting[0].is_woken() {
         waiting[0].poll();
     }
     let history = publisher.join().unwrap();
@@ -174,7 +174,7 @@ fn task_waits_against_publish() {
     conclude(waiting.reader, &history, &ledger);
 }
 
-/// The only subscriber comes while its event is published, and waits for it: a publisher that found nobody there does not fence.
+/// The only subscriber comes while its event is published, and waits for it: a publisher that found no subscriber does not fence.
 fn newcomer_parks(wake_watchdog: bool) {
     let ledger = Ledger::default();
     let (publisher, subscriber) = Builder::new(2).wake_watchdog(wake_watchdog).channel().unwrap();
@@ -191,7 +191,7 @@ fn newcomer_parks(wake_watchdog: bool) {
     conclude(reader, &history, &ledger);
 }
 
-/// The same for a task, which counts on being woken when it finds its event not claimed yet.
+/// The same for a task, which relies on being woken if it finds its event unclaimed.
 fn newcomer_task() {
     let ledger = Ledger::default();
     let (writer, reader) = channel(1, &ledger);
@@ -210,7 +210,7 @@ fn newcomer_task() {
     conclude(waiting.reader, &history, &ledger);
 }
 
-/// No ringer: the publisher must see the subscriber waiting, whatever it was doing when the subscriber came.
+/// Without a watchdog the publisher must see the subscriber waiting, whatever it was doing when the subscriber came.
 fn park_without_watchdog(publish: fn(&mut Writer)) {
     let ledger = Ledger::default();
     let (publisher, subscriber) = Builder::new(2).wake_watchdog(false).channel().unwrap();
@@ -246,16 +246,16 @@ fn park_behind_an_unfinished_publish() {
     conclude(reader, &history, &ledger);
 }
 
-/// A wait that is given up loses nothing and leaves no waker behind, and its subscriber can wait `again`.
+/// A cancelled wait loses nothing and leaves no waker behind, and its subscriber can wait `again`.
 fn park_cancelled(again: bool) {
     let ledger = Ledger::default();
     let (writer, mut reader) = channel(1, &ledger);
     let keeps_open = writer.another();
-    let wait_queue = WaitQueue::default();
+    let wake_counter = WakeCounter::default();
     let publisher = publishing(writer, |writer| {
         writer.publish();
     });
-    let waker = wait_queue.waker();
+    let waker = wake_counter.waker();
     let polled = {
         let mut wait = pin!(reader.subscriber.recv_seq());
         wait.as_mut().poll(&mut Context::from_waker(&waker))
@@ -274,7 +274,7 @@ fn park_cancelled(again: bool) {
         }
     }
     let history = publisher.join().unwrap();
-    assert_eq!(wait_queue.wakers(), 0, "a waker was left behind");
+    assert_eq!(wake_counter.wakers(), 0, "a waker was left behind");
     drop(keeps_open);
     conclude(reader, &history, &ledger);
 }

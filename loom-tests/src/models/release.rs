@@ -1,6 +1,6 @@
-//! The drop-in's rule: the last receiver takes what is retained with it, whoever sends meanwhile.
+//! The drop-in's rule: dropping the last receiver releases what is retained, whatever is sent meanwhile.
 
-use crate::check::{Ledger, Token, WaitQueue};
+use crate::check::{Ledger, Token, WakeCounter};
 use crate::registry::{Bound, Model};
 use crate::ring::{self, Builder, Publisher, Subscriber, TryRecvError};
 use loom::thread;
@@ -58,11 +58,11 @@ fn two_last_receivers() {
     drop(subscriber);
     leaving.join().unwrap();
     sending.join().unwrap();
-    assert_eq!(ledger.alive(), 0, "nobody is there, and something is retained");
+    assert_eq!(ledger.alive(), 0, "no receiver is left, and a value is retained");
     drop(publisher);
 }
 
-/// What one receiver has just read is released by the other, which goes last.
+/// What one receiver has just read is released by the other, which is dropped last.
 fn reading_receiver_goes_before_the_last() {
     let ledger = Ledger::default();
     let (publisher, subscriber) = releasing(1);
@@ -74,11 +74,12 @@ fn reading_receiver_goes_before_the_last() {
     });
     drop(subscriber);
     reading.join().unwrap();
-    assert_eq!(ledger.alive(), 0, "nobody is there, and something is retained");
+    assert_eq!(ledger.alive(), 0, "no receiver is left, and a value is retained");
     drop(publisher);
 }
 
-/// Who comes while the last one releases sees neither the old values nor what releases them, and every send from then on.
+/// A receiver that subscribes while the last one releases sees neither the old values nor the voids that release them, but every
+/// later send.
 fn receiver_comes_while_releasing() {
     let ledger = Ledger::default();
     let (publisher, subscriber) = releasing(1);
@@ -99,13 +100,13 @@ fn receiver_comes_while_releasing() {
     ledger.settle();
 }
 
-/// Who waits until no subscriber is left is woken by the last, and not before.
+/// A task that waits until no subscriber is left is woken by the last one, and not before.
 fn absence_is_noticed() {
     let (publisher, subscriber) = releasing(1);
     let second = subscriber.clone();
-    let wait_queue = WaitQueue::default();
+    let wake_counter = WakeCounter::default();
     let leaving = thread::spawn(move || drop(second));
-    let waker = wait_queue.waker();
+    let waker = wake_counter.waker();
     let mut ticket = None;
     let gone = thread::spawn(move || drop(subscriber));
     let ready = publisher
@@ -116,13 +117,13 @@ fn absence_is_noticed() {
     gone.join().unwrap();
     assert_ne!(
         ready,
-        wait_queue.rings() != 0,
+        wake_counter.wakes() != 0,
         "either nobody was there, or the last one rings"
     );
     if let Some(ticket) = ticket {
         publisher.counts().forget(ticket);
     }
     drop(waker);
-    assert_eq!(wait_queue.wakers(), 0, "a waker was left behind");
+    assert_eq!(wake_counter.wakers(), 0, "a waker was left behind");
     drop(publisher);
 }

@@ -86,7 +86,7 @@ fn subscribe_latest_while_publishing() {
     conclude(reader, &history, &ledger);
 }
 
-/// A start in the future passes over everything below it, lost or not, without a word.
+/// A start in the future silently passes over everything below it, lost or not.
 fn subscribe_beyond_the_end() {
     let ledger = Ledger::default();
     let (mut writer, reader) = channel(1, &ledger);
@@ -104,7 +104,7 @@ fn subscribe_beyond_the_end() {
     conclude(reader, &history, &ledger);
 }
 
-/// One subscriber leaves and another takes its place in the registry, while a publisher looks there.
+/// One subscriber leaves and another takes its seat, while a publisher scans the announcements.
 fn seat_changes_hands() {
     let ledger = Ledger::default();
     let (mut writer, mut reader) = channel(1, &ledger);
@@ -125,7 +125,7 @@ fn seat_changes_hands() {
     conclude(reader, &history, &ledger);
 }
 
-/// The registry grows under the eyes of a publisher that walks it: it finds the ninth subscriber, or is found by it.
+/// A chunk is added while a publisher scans the announcements: it finds the ninth subscriber, or that one sees the frontier.
 fn seat_in_a_new_chunk() {
     let ledger = Ledger::default();
     let (mut writer, reader) = channel(1, &ledger);

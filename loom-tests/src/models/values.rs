@@ -1,4 +1,4 @@
-//! Every value is dropped exactly once, whoever goes last.
+//! Every value is dropped exactly once, whichever handle is dropped last.
 
 use super::{channel, publishing};
 use crate::check::Ledger;

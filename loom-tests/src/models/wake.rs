@@ -1,7 +1,7 @@
-//! Several subscribers wait: a publication wakes one, who wakes the next.
+//! Several subscribers wait: a publication wakes one, which wakes the next.
 
 use super::{channel, publishing, with_watchdog};
-use crate::check::{History, Ledger, Reader, WaitQueue, Waiting};
+use crate::check::{History, Ledger, Reader, Waiting, WakeCounter};
 use crate::registry::{Bound, Model};
 use loom::thread;
 use std::future::Future;
@@ -53,8 +53,8 @@ fn settle(waiting: Vec<Waiting>, history: &History, ledger: &Ledger) {
     ledger.settle();
 }
 
-/// Two subscribers register while the publisher looks for waiters: it may find the lock taken by either. (There is a ringer, so
-/// that nobody wakes itself; it takes no turn before the end.)
+/// Two subscribers register while the publisher looks for waiters: it may find the lock taken by either. (There is a watchdog, so
+/// that no task wakes itself; it takes no turn before the end.)
 fn registration_lock_held() {
     let ledger = Ledger::default();
     let (writer, reader) = channel(1, &ledger);
@@ -66,11 +66,11 @@ fn registration_lock_held() {
     });
     let polling = thread::spawn(move || {
         second.poll();
-        second.poll_if_rung();
+        second.poll_if_woken();
         second
     });
     first.poll();
-    first.poll_if_rung();
+    first.poll_if_woken();
     let history = publisher.join().unwrap();
     let mut all = vec![first, polling.join().unwrap()];
     Waiting::run_to_the_end(&mut all);
@@ -78,7 +78,7 @@ fn registration_lock_held() {
     settle(all, &history, &ledger);
 }
 
-/// Three wait already; the woken run while the publisher is still at work.
+/// Three are already waiting; the woken ones run while the publisher is still at work.
 fn cascade_along_a_chain() {
     let ledger = Ledger::default();
     let (writer, reader) = channel(1, &ledger);
@@ -100,14 +100,14 @@ fn cascade_along_a_chain() {
     settle(all, &history, &ledger);
 }
 
-/// The first of the waiters gives up while the publisher may have chosen it to be woken; the second must hear of it.
+/// The first waiter is dropped while the publisher may have chosen it to be woken; the second must be woken.
 fn cascade_with_a_dropped_waiter() {
     let ledger = Ledger::default();
     let (writer, mut reader) = channel(1, &ledger);
     let keeps_open = writer.another();
     let second = waiting(&reader);
-    let wait_queue = WaitQueue::default();
-    let waker = wait_queue.waker();
+    let wake_counter = WakeCounter::default();
+    let waker = wake_counter.waker();
     let publisher;
     let mut all = vec![second];
     {
@@ -124,13 +124,13 @@ fn cascade_with_a_dropped_waiter() {
     let history = publisher.join().unwrap();
     Waiting::run_to_the_end(&mut all);
     drop(waker);
-    assert_eq!(wait_queue.wakers(), 0, "a waker was left behind");
+    assert_eq!(wake_counter.wakers(), 0, "a waker was left behind");
     drop(keeps_open);
     drop(reader);
     settle(all, &history, &ledger);
 }
 
-/// The same, with the whole subscriber.
+/// The same, but the whole subscriber is dropped.
 fn cascade_with_a_dropped_subscriber() {
     let ledger = Ledger::default();
     let (writer, reader) = channel(1, &ledger);
@@ -149,7 +149,7 @@ fn cascade_with_a_dropped_subscriber() {
     settle(all, &history, &ledger);
 }
 
-/// Two publishers ring at once, and the waiter comes back between the rings.
+/// Two publishers wake at once, and the waiter comes back between the wake-ups.
 fn two_publications_one_waiter() {
     let ledger = Ledger::default();
     let (writer, reader) = channel(2, &ledger);

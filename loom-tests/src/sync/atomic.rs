@@ -1,8 +1,8 @@
-//! loom's atomics, with the reorderings that loom itself would leave out.
+//! loom's atomics, plus the reorderings that loom itself omits.
 //!
 //! loom explores another order of two operations on one atomic when it finds that they conflict, and it looks for a conflict with
 //! the *last* access only. A store that follows a load by the same thread therefore never conflicts with what another thread
-//! loaded before that load, and the order "store first" is not explored from there. Publishers do just that: they load a stamp
+//! loaded before that load, and the order "store first" is not explored from there. Publishers do exactly that: they load a stamp
 //! and then store it. So every atomic here has one *lane* for each thread that loads it, an object without any memory
 //! effect; after a load its thread touches the own lane, after a change the lanes of all others. A lane's last access is thus the
 //! last load by its thread, whatever other threads have loaded since.

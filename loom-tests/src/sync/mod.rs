@@ -66,13 +66,13 @@ pub(crate) const SPINS: u32 = 0;
 /// No yields before parking, likewise.
 pub(crate) const YIELDS: u32 = 0;
 
-/// No patience with an unfinished publication, likewise.
+/// No busy turns for an unfinished publication, likewise.
 pub(crate) const UNFINISHED_SPINS: u32 = 0;
 
 /// The most sequences one announcement covers; small capacities never get there.
 pub(crate) const ANNOUNCE_MAX: u64 = 64;
 
-/// A publication wakes one waiter, so that two are enough to need a hand-on.
+/// A publication wakes one waiter, so that two waiters are enough for a cascade.
 pub(crate) const WAKE_WIDTH: usize = 1;
 
 /// A woken subscriber wakes one more, so that three are enough for a chain.
@@ -84,7 +84,7 @@ pub(crate) const WAKE_ALL_WIDTH: usize = 1;
 /// The models take the watchdog's turns themselves.
 pub(crate) use crate::wake_watchdog;
 
-/// Threads, as far as the engine needs them.
+/// The thread functions that the engine needs.
 pub(crate) mod thread {
     use loom::sync::Notify;
     use std::time::Duration;
@@ -116,14 +116,14 @@ pub(crate) mod thread {
         SELF.with(|this| this.0.wait());
     }
 
-    /// Times out at once, but only after others had their chance: a wait that counts on its timeout goes on, and one that does
-    /// not must use [`park`].
+    /// Times out at once, but only after other threads could run: a wait that relies on its timeout goes on; one that does not
+    /// must use [`park`].
     pub(crate) fn park_timeout(_: Duration) {
         yield_now();
     }
 }
 
-/// Raises `word` to at least `value`, and returns what it was, as one read-modify-write.
+/// Raises `word` to at least `value` by one read-modify-write, and returns what it was.
 pub(crate) fn raise(word: &AtomicU64, value: u64, ordering: Ordering) -> u64 {
     word.fetch_max(value, ordering)
 }
@@ -136,7 +136,7 @@ pub(crate) fn spin_hint() {
 /// What [`Mutex::lock`] returns.
 pub(crate) type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
 
-/// A lock for the rare paths; publishers only ever try it.
+/// A lock for the slow paths; publishers only try it.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
