@@ -50,8 +50,8 @@ fn main() {
     stuck_publishers(3);
     values_that_are_dropped();
     handles_that_come_and_go();
-    for (wake, backstop) in [(Wake::Cascade, true), (Wake::Cascade, false), (Wake::All, true)] {
-        waiting::tasks_and_threads(wake, backstop);
+    for (wake, wake_watchdog) in [(Wake::Cascade, true), (Wake::Cascade, false), (Wake::All, true)] {
+        waiting::tasks_and_threads(wake, wake_watchdog);
     }
     println!("tsan harness: every thread has joined");
 }
