@@ -414,7 +414,7 @@ fn a_cancelled_wait_leaves_no_waker_behind_although_its_drop_panics() {
 }
 
 #[test]
-fn close_wakes_everybody_although_some_wakers_panic() {
+fn close_wakes_every_waiter_although_some_wakers_panic() {
     must_end(|| {
         let (publisher, subscriber) = channel::<u64>(4);
         let mut faulty: Vec<_> = (0..3)

@@ -326,7 +326,7 @@ impl WaitQueue {
             named_fence!("deferred.fence");
             // Relaxed, pairs with `deferred.add` through `deferred.fence`: the fence makes the answer count.
             // Fault, breaks the rule that the holder of the lock does the work that was deferred to it: deferred work
-            // that nobody does is a lost wake-up.
+            // that is not done is a lost wake-up.
             if self.deferred.load(ord!("deferred.see", Relaxed)) == 0 || fault!("deferred.ignored") {
                 return;
             }

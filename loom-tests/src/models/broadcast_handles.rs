@@ -34,10 +34,10 @@ pub(crate) const MODELS: &[Model] = &[
         run: weak_sender_against_the_last,
     },
     Model {
-        name: "send_wakes_everybody",
+        name: "send_wakes_every_waiter",
         clauses: &[9, 11],
         bound: Bound::Preemptions(3),
-        run: send_wakes_everybody,
+        run: send_wakes_every_waiter,
     },
     Model {
         name: "receivers_are_counted",
@@ -123,7 +123,7 @@ fn weak_sender_against_the_last() {
 }
 
 /// Three wait and a fourth begins to. It may hold the lock of the wait list during the wake-ups, and then does the deferred work.
-fn send_wakes_everybody() {
+fn send_wakes_every_waiter() {
     let (tx, mut late) = broadcast::channel::<u8>(1);
     let mut receivers = [tx.subscribe(), tx.subscribe(), tx.subscribe()];
     let wake_counter = WakeCounter::default();

@@ -93,7 +93,7 @@ fn drain(rx: &mut Receiver<Token>) -> Vec<u64> {
     labels
 }
 
-/// A subscriber that comes while the last one goes sees what is sent afterwards, and none of the sequences that the release used.
+/// A subscriber that comes while the last one is dropped sees what is sent afterwards, and none of the sequences that the release used.
 fn release_against_subscribe() {
     let ledger = Ledger::default();
     let (tx, rx) = broadcast::channel(1);

@@ -24,10 +24,10 @@ pub(crate) const MODELS: &[Model] = &[
         run: last_of_two_publishers_closes,
     },
     Model {
-        name: "close_wakes_everybody",
+        name: "close_wakes_every_waiter",
         clauses: &[5, 9],
         bound: Bound::Preemptions(3),
-        run: close_wakes_everybody,
+        run: close_wakes_every_waiter,
     },
 ];
 
@@ -70,7 +70,7 @@ fn last_of_two_publishers_closes() {
 }
 
 /// Closing relies on no cascade: the last publisher itself wakes every waiter.
-fn close_wakes_everybody() {
+fn close_wakes_every_waiter() {
     let ledger = Ledger::default();
     let (writer, reader) = channel(1, &ledger);
     let mut second = Waiting::new(Reader::new(reader.subscriber.clone()));

@@ -26,7 +26,7 @@ pub(crate) const MODELS: &[Model] = &[
     },
 ];
 
-/// Two publishers overwrite each other, then the handles go in any order; what is in slots goes with the last.
+/// Two publishers overwrite each other, then the handles are dropped in any order; the last one drops what is in slots.
 fn every_value_is_dropped_once() {
     let ledger = Ledger::default();
     let (mut writer, mut reader) = channel(1, &ledger);

@@ -56,6 +56,8 @@ impl Channel for Doorbell {
         self.subscriber.try_recv_ref().expect("what was published")[0]
     }
 
+    // Inlined into the loop of its only caller, the same code costs 0.9 instructions more.
+    #[inline(never)]
     fn publish_batch(&mut self, first: u64) {
         self.publisher.publish_batch(batch(first));
     }
