@@ -15,7 +15,7 @@ const BUFFER: usize = 64 * 1024;
 const AHEAD: usize = 4;
 
 /// Lines that arrived together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Chunk {
     pub(crate) lines: Vec<Arc<str>>,
     pub(crate) bytes: u64,
@@ -23,19 +23,7 @@ pub(crate) struct Chunk {
     pub(crate) truncated: u64,
     /// Lines with invalid UTF-8, which was replaced by U+FFFD.
     pub(crate) invalid_utf8: u64,
-    pub(crate) arrived: Instant,
-}
-
-impl Chunk {
-    fn new() -> Self {
-        Self {
-            lines: Vec::new(),
-            bytes: 0,
-            truncated: 0,
-            invalid_utf8: 0,
-            arrived: Instant::now(),
-        }
-    }
+    pub(crate) arrived: Option<Instant>,
 }
 
 /// Reads the input `repeat` times on a new thread. An error is the last item. The thread ends when the input ends or the
@@ -60,13 +48,13 @@ fn read_chunks(input: impl Read, limit: usize, to: &SyncSender<io::Result<Chunk>
     let mut input = BufReader::with_capacity(BUFFER, input);
     let mut line = Vec::new();
     loop {
-        let mut chunk = Chunk::new();
+        let mut chunk = Chunk::default();
         let mut more = Ok(true);
         // Lines that are buffered whole go together; a line that has arrived never waits for the next one.
         while matches!(more, Ok(true)) && (chunk.lines.is_empty() || input.buffer().contains(&b'\n')) {
             more = read_line(&mut input, limit, &mut line, &mut chunk);
         }
-        chunk.arrived = Instant::now();
+        chunk.arrived = Some(Instant::now());
         if to.send(Ok(chunk)).is_err() || !more? {
             return Ok(());
         }
@@ -123,7 +111,7 @@ mod tests {
     fn split(bytes: &[u8], limit: usize) -> (Vec<String>, u64, u64) {
         let in_pieces = |size: usize| {
             let mut input = BufReader::with_capacity(size, bytes);
-            let (mut line, mut chunk) = (Vec::new(), Chunk::new());
+            let (mut line, mut chunk) = (Vec::new(), Chunk::default());
             while read_line(&mut input, limit, &mut line, &mut chunk).expect("a slice can be read") {
                 assert!(line.len() <= limit + 2, "holds too much");
             }

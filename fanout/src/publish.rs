@@ -62,12 +62,13 @@ pub(crate) fn publish_all(
         published.bytes_read += chunk.bytes;
         published.lines_truncated += chunk.truncated;
         published.lines_with_invalid_utf8 += chunk.invalid_utf8;
+        let arrived = chunk.arrived.unwrap_or_else(Instant::now);
         for line in chunk.lines {
-            published.started.get_or_insert(chunk.arrived);
+            published.started.get_or_insert(arrived);
             let due = match &mut schedule {
                 None => Instant::now(),
                 Some(schedule) => {
-                    let due = schedule.next(chunk.arrived);
+                    let due = schedule.next(arrived);
                     if !wait_until(due, interrupt) {
                         break 'chunks;
                     }

@@ -32,6 +32,8 @@ pub(crate) struct Delivered {
     pub(crate) events_per_second: f64,
     #[serde(rename = "latency_ns")]
     pub(crate) latency: Latency,
+    #[serde(skip)]
+    pub(crate) subscribers: u64,
 }
 
 impl Report {
@@ -43,18 +45,22 @@ impl Report {
         interrupted: bool,
         error: Option<String>,
     ) -> Self {
-        subscribers
-            .iter_mut()
-            .for_each(|subscriber| subscriber.check(published.events));
-        let mut delivered = Delivered::default();
-        if let Some(sum) = sum(subscribers.iter().filter(|subscriber| subscriber.kind != SLOW)) {
-            let started = published.started.unwrap_or(sum.ended);
-            delivered.events = sum.received;
-            delivered.bytes = sum.bytes;
-            delivered.seconds = sum.ended.saturating_duration_since(started).as_secs_f64();
-            delivered.events_per_second = per_second(sum.received, delivered.seconds);
-            delivered.latency = sum.latency;
+        for subscriber in &mut subscribers {
+            subscriber.check(published.events);
         }
+        let prompt = || subscribers.iter().filter(|subscriber| subscriber.kind != SLOW);
+        let delivered = sum(prompt()).map_or_else(Delivered::default, |sum| {
+            let started = published.started.unwrap_or(sum.ended);
+            let seconds = sum.ended.saturating_duration_since(started).as_secs_f64();
+            Delivered {
+                events: sum.received,
+                bytes: sum.bytes,
+                seconds,
+                events_per_second: per_second(sum.received, seconds),
+                latency: sum.latency,
+                subscribers: prompt().count() as u64,
+            }
+        });
         Self {
             input,
             capacity: options.capacity(),

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-/// A schedule of so many events per second.
+/// A schedule of a fixed number of events per second.
 ///
-/// Every due time is computed from the start, so that neither rounding nor a late event shifts the later ones: a publisher
-/// that was held up catches up. Only an input that has nothing to give starts the schedule anew.
-#[derive(Debug)]
+/// Every due time is computed from the start, so that neither rounding nor a late event shifts later ones: a publisher that was
+/// held up catches up. Only an input that is too slow restarts the schedule.
+#[derive(Debug, Default)]
 pub(crate) struct Schedule {
     events_per_second: u64,
     start: Option<Instant>,
@@ -19,13 +19,11 @@ impl Schedule {
     pub(crate) fn new(events_per_second: u64) -> Self {
         Self {
             events_per_second,
-            start: None,
-            events: 0,
-            late_arrivals: 0,
+            ..Self::default()
         }
     }
 
-    /// When the next event is due, given when it arrived: never before that.
+    /// When the next event is due: not before it arrived.
     pub(crate) fn next(&mut self, arrived: Instant) -> Instant {
         let due = self.start.map(|start| start + self.elapsed());
         let due = match due {
@@ -63,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_arrival_starts_the_schedule_anew() {
+    fn a_late_arrival_restarts_the_schedule() {
         let second = Duration::from_secs(1);
         let arrived = Instant::now();
         let mut schedule = Schedule::new(2);

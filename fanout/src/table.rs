@@ -6,23 +6,13 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{DecimalBytes, HumanCount};
 
 use crate::report::{Report, sum};
-use crate::subscribers::{Outcome, SLOW};
+use crate::subscribers::Outcome;
 
 /// More subscribers of a kind than this share one row.
 const ROWS_OF_A_KIND: usize = 8;
 
-const HEADER: [&str; 10] = [
-    "subscriber",
-    "received",
-    "skipped",
-    "void",
-    "lags",
-    "p50",
-    "p99",
-    "p99.9",
-    "max",
-    "adds up",
-];
+const COLUMNS: usize = 10;
+const HEADER: &str = "subscriber,received,skipped,void,lags,p50,p99,p99.9,max,adds up";
 
 pub(crate) fn render(report: &Report, max_line: usize) -> String {
     let table = if report.subscribers.is_empty() {
@@ -46,17 +36,12 @@ fn summary(report: &Report, max_line: usize) -> String {
             .map_or("flat out".to_owned(), |rate| format!("paced at {}/s", HumanCount(rate))),
         HumanCount(report.capacity as u64),
     );
-    let prompt = report
-        .subscribers
-        .iter()
-        .filter(|subscriber| subscriber.kind != SLOW)
-        .count();
-    if prompt > 0 {
+    if delivered.subscribers > 0 {
         text += &format!(
             "delivered  {} events ({}) to {} tasks and threads in {:.3} s: {}/s\n",
             HumanCount(delivered.events),
             DecimalBytes(delivered.bytes),
-            HumanCount(prompt as u64),
+            HumanCount(delivered.subscribers),
             delivered.seconds,
             HumanCount(delivered.events_per_second as u64),
         );
@@ -65,22 +50,18 @@ fn summary(report: &Report, max_line: usize) -> String {
         let all = percentiles.map(|(name, nanoseconds)| format!("{name} {}", duration(nanoseconds)));
         text += &format!("latency    {}\n", all.join(", "));
     }
-    let truncated = format!("lines cut at {} bytes: ", HumanCount(max_line as u64));
-    for (note, count) in [
-        (truncated.as_str(), published.lines_truncated),
-        (
-            "lines with invalid UTF-8, which was replaced: ",
-            published.lines_with_invalid_utf8,
-        ),
-        (
-            "times that the input was slower than the pace: ",
-            published.late_arrivals,
-        ),
-    ] {
+    let mut note = |what: &str, count: u64| {
         if count > 0 {
-            text += &format!("note       {note}{}\n", HumanCount(count));
+            text += &format!("note       {what}: {}\n", HumanCount(count));
         }
-    }
+    };
+    let truncated = format!("lines cut at {} bytes", HumanCount(max_line as u64));
+    note(&truncated, published.lines_truncated);
+    note(
+        "lines with invalid UTF-8, which was replaced",
+        published.lines_with_invalid_utf8,
+    );
+    note("times that the input was slower than the pace", published.late_arrivals);
     if published.events == 0 {
         text += "note       the input had no lines\n";
     }
@@ -93,7 +74,7 @@ fn summary(report: &Report, max_line: usize) -> String {
 /// One row for each subscriber or, when there are many of a kind, one for all of them and one for the worst.
 fn table(subscribers: &[Outcome]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(HEADER);
+    table.load_preset(presets::NOTHING).set_header(HEADER.split(','));
     for group in subscribers.chunk_by(|a, b| a.kind == b.kind) {
         let kind = group[0].kind;
         if group.len() <= ROWS_OF_A_KIND {
@@ -118,7 +99,7 @@ fn table(subscribers: &[Outcome]) -> Table {
     table
 }
 
-fn row(name: String, counted: &Outcome) -> [String; HEADER.len()] {
+fn row(name: String, counted: &Outcome) -> [String; COLUMNS] {
     let counts = [counted.received, counted.skipped, counted.void, counted.lag_events];
     let [received, skipped, void, lags] = counts.map(|count| HumanCount(count).to_string());
     let [p50, p99, p999, max] = match counted.latency.percentiles() {
