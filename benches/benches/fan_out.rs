@@ -41,19 +41,24 @@ fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn fan_out<C: Channel>(group: &mut BenchmarkGroup<'_, WallTime>, who: &str, tasks: usize, channel: impl Fn() -> C) {
-    let mut rig = None;
-    group.bench_function(BenchmarkId::new(format!("{tasks}_tasks"), who), |bencher| {
-        let rig = rig.get_or_insert_with(|| Rig::start(channel(), tasks));
-        bencher.iter_custom(|bursts| rig.run(bursts));
+fn fan_out<C: Channel>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    candidate: &str,
+    tasks: usize,
+    channel: impl Fn() -> C,
+) {
+    let mut harness = None;
+    group.bench_function(BenchmarkId::new(format!("{tasks}_tasks"), candidate), |bencher| {
+        let harness = harness.get_or_insert_with(|| Harness::start(channel(), tasks));
+        bencher.iter_custom(|bursts| harness.run(bursts));
     });
-    if let Some(rig) = rig {
-        rig.stop();
+    if let Some(harness) = harness {
+        harness.stop();
     }
 }
 
 /// Subscriber tasks that wait for bursts; starting and stopping them is not timed.
-struct Rig<P> {
+struct Harness<P> {
     runtime: Runtime,
     publisher: Option<P>,
     subscribers: Vec<JoinHandle<Taken>>,
@@ -61,15 +66,15 @@ struct Rig<P> {
     bursts: u64,
 }
 
-/// How far the subscribers are.
+/// The progress of the subscribers.
 struct Progress {
-    /// How many times a subscriber has finished a burst.
+    /// Bursts received by all subscribers.
     finished: AtomicU64,
     subscribers: u64,
     burst_is_over: Notify,
 }
 
-impl<P: Publisher> Rig<P> {
+impl<P: Publisher> Harness<P> {
     fn start<C: Channel<Publisher = P>>(channel: C, tasks: usize) -> Self {
         let runtime = two_workers();
         let (publisher, subscribers) = channel.open(tasks);
@@ -91,8 +96,8 @@ impl<P: Publisher> Rig<P> {
         }
     }
 
-    /// The time that so many bursts take, from the first publish until the last task has the last message. The publisher
-    /// is a task as well: two threads do all the work.
+    /// The time of `bursts` bursts, from the first publish until the last task has the last message. The publisher is a
+    /// task too, so two threads do all the work.
     fn run(&mut self, bursts: u64) -> Duration {
         let mut publisher = self.publisher.take().expect("the publisher comes back from each run");
         let progress = self.progress.clone();
@@ -122,7 +127,7 @@ impl<P: Publisher> Rig<P> {
         elapsed
     }
 
-    /// Ends the tasks and checks that each got every message once.
+    /// Ends the tasks and checks that each received every message once.
     fn stop(self) {
         drop(self.publisher);
         let published = self.bursts * BURST;

@@ -33,14 +33,14 @@ fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn one_by_one<C>(group: &mut BenchmarkGroup<'_, WallTime>, who: &str, idle: usize, open: impl Fn(usize) -> C)
+fn one_by_one<C>(group: &mut BenchmarkGroup<'_, WallTime>, candidate: &str, idle: usize, open: impl Fn(usize) -> C)
 where
     C: Channel<Message> + Lossy,
 {
     let mut channel = None;
     let mut number = 0;
     group.throughput(Throughput::Elements(1));
-    group.bench_function(id(who, idle), |bencher| {
+    group.bench_function(id(candidate, idle), |bencher| {
         let channel = channel.get_or_insert_with(|| open(idle));
         bencher.iter(|| {
             channel.publish(black_box(message(number)));
@@ -50,14 +50,14 @@ where
     check(channel, idle, number);
 }
 
-fn by_batch<C>(group: &mut BenchmarkGroup<'_, WallTime>, who: &str, idle: usize, open: impl Fn(usize) -> C)
+fn by_batch<C>(group: &mut BenchmarkGroup<'_, WallTime>, candidate: &str, idle: usize, open: impl Fn(usize) -> C)
 where
     C: Channel<Message> + Lossy,
 {
     let mut channel = None;
     let mut number = 0;
     group.throughput(Throughput::Elements(BATCH));
-    group.bench_function(id(who, idle), |bencher| {
+    group.bench_function(id(candidate, idle), |bencher| {
         let channel = channel.get_or_insert_with(|| open(idle));
         bencher.iter(|| {
             channel.publish_batch(black_box(number));
@@ -67,11 +67,11 @@ where
     check(channel, idle, number);
 }
 
-fn id(who: &str, idle: usize) -> BenchmarkId {
-    BenchmarkId::new(format!("{idle}_idle"), who)
+fn id(candidate: &str, idle: usize) -> BenchmarkId {
+    BenchmarkId::new(format!("{idle}_idle"), candidate)
 }
 
-/// Every message was published: the idle subscribers can account for each one.
+/// Checks that every message was published: the idle subscribers account for each one.
 fn check<C: Lossy>(channel: Option<C>, idle: usize, published: u64) {
     if let Some(mut channel) = channel
         && idle > 0

@@ -1,4 +1,4 @@
-//! What a message costs from publish to receive on one thread: one by one or in batches, by value or by reference.
+//! The cost of a message from publish to receive on one thread: one by one or in batches, by value or by reference.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The peers that take any payload. One that lacks a form of receiving does what comes next to it: a peer without
-/// references receives by value, one without batches publishes or receives 64 times.
+/// The peers that take any payload. A peer without references receives by value; one without batches publishes or receives 64
+/// times.
 fn any_payload<T: Payload>(group: &mut BenchmarkGroup<'_, WallTime>, work: Work) {
     work.bench(group, "doorbell", || Doorbell::<T>::open(1));
     work.bench(group, "drop_in", || DropIn::<T>::open(1));
@@ -68,7 +68,7 @@ impl Work {
         }
     }
 
-    fn bench<T, C>(self, group: &mut BenchmarkGroup<'_, WallTime>, who: &str, open: impl Fn() -> C)
+    fn bench<T, C>(self, group: &mut BenchmarkGroup<'_, WallTime>, candidate: &str, open: impl Fn() -> C)
     where
         T: Payload,
         C: Channel<T>,
@@ -78,7 +78,7 @@ impl Work {
             Work::Batch | Work::Batches => BATCH,
         };
         group.throughput(Throughput::Elements(messages));
-        let id = BenchmarkId::new(format!("{}_{}", self.name(), T::NAME), who);
+        let id = BenchmarkId::new(format!("{}_{}", self.name(), T::NAME), candidate);
         group.bench_function(id, |bencher| {
             let mut channel = open();
             let mut number = 0;
@@ -115,7 +115,7 @@ fn sum_of_batch(first: u64) -> u64 {
     first * BATCH + const { BATCH * (BATCH - 1) / 2 }
 }
 
-/// What came is what was published last: nothing was lost, repeated or reordered.
+/// Checks that the last messages published were received: none was lost, repeated or reordered.
 #[inline]
 fn expect(received: u64, published: u64) {
     if received != published {

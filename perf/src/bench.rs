@@ -1,8 +1,7 @@
-//! The records of a run beside criterion's estimates: which benches ran, since when, and what they lost.
+//! Starts criterion benches, and records which benches ran, when they started, and what they lost.
 //!
-//! `target/criterion` keeps the estimates of earlier runs too. The table of ratios must not mix them with the present
-//! ones, so each bench leaves a record with its start and with the process that started it, which all benches of one
-//! `cargo bench` share.
+//! `target/criterion` keeps the estimates of earlier runs too. The table of ratios must not mix them with the
+//! current ones, so each bench records its start time and its parent process, which all benches of one `cargo bench` share.
 
 use std::env;
 use std::fs;
@@ -57,7 +56,7 @@ pub fn millis(time: SystemTime) -> u128 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis())
 }
 
-/// Leaves the record of this bench's start; without one the table of ratios takes its estimates for old ones.
+/// Records the start of this bench. Without a record the table of ratios ignores its estimates.
 pub fn start(bench: &str) {
     if !is_measuring() {
         return;
@@ -70,7 +69,7 @@ pub fn start(bench: &str) {
     }
 }
 
-/// Adds a remark about one measurement (`group/work/who`) to the record of its bench: what it lost, say.
+/// Adds a remark about one measurement (`group/work/candidate`) to the record of its bench, such as its loss.
 pub fn remark(measurement: &str, remark: &str) {
     if !is_measuring() {
         return;
@@ -86,7 +85,7 @@ pub fn remark(measurement: &str, remark: &str) {
     }
 }
 
-/// What the record of a bench says.
+/// The record of a bench.
 #[derive(Debug)]
 pub struct Record {
     /// The process that started the bench.
@@ -113,7 +112,7 @@ pub fn read(bench: &str) -> Option<Record> {
 
 /// Starts the bench `name` and runs it; `name` is the target's name and the name of its only group.
 ///
-/// Few resamples and no plots: the medians are what the table of ratios reads, and the whole suite has to fit in minutes.
+/// Few resamples and no plots: the table of ratios only reads medians, and the suite must finish in minutes.
 pub fn run_bench(name: &str, samples: usize, measure: Duration, bench: impl FnOnce(&mut Criterion)) {
     start(name);
     let mut criterion = Criterion::default()

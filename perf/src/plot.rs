@@ -1,4 +1,4 @@
-//! Latency distributions as a picture: a chart per setting, a line for each that is compared, both axes logarithmic.
+//! Draws latency distributions: a chart per setting, a line per candidate, both axes logarithmic.
 
 use std::error::Error;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use doorbell_perf::latencies::Latencies;
 use plotters::prelude::*;
 
-/// Charts beside one another.
+/// Charts in a row.
 const COLUMNS: usize = 3;
 const CHART: (u32, u32) = (420, 300);
 /// The right end of the axis: one message in 100,000 is slower.
@@ -21,7 +21,7 @@ const COLOURS: [RGBColor; 3] = [
     RGBColor(0x4d, 0x92, 0x21),
 ];
 
-/// What is compared under one setting.
+/// The candidates under one setting.
 pub(crate) struct Chart<'a> {
     pub(crate) title: String,
     pub(crate) lines: Vec<(&'static str, &'a Latencies)>,

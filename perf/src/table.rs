@@ -1,6 +1,6 @@
-//! Tables that read well both on a terminal and as Markdown.
+//! Tables that are readable on a terminal and valid Markdown.
 
-/// Where a cell's text stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Align {
     /// Words.
@@ -9,7 +9,7 @@ pub enum Align {
     Right,
 }
 
-/// A table in the making.
+/// A table.
 pub struct Table {
     aligns: Vec<Align>,
     rows: Vec<Vec<String>>,

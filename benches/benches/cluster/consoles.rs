@@ -1,4 +1,4 @@
-//! Numbered events for consoles: this crate's publisher, and the usual way to make one out of a broadcast channel.
+//! Numbered events for consoles: doorbell's publisher, and the usual one on top of a broadcast channel.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -32,7 +32,7 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// The event that a shard has another peer.
+    /// A shard that moved to another peer.
     #[inline]
     pub(crate) fn new(meta: ClusterEventMeta, shard: u32, peer: u32) -> Self {
         Self { meta, shard, peer }
@@ -52,10 +52,10 @@ pub(crate) trait Emitter<E>: Send + Sync + 'static {
     /// A reading end.
     type Console: Console<E>;
 
-    /// Stamps, builds, broadcasts, returns.
+    /// Numbers, builds, broadcasts and returns an event.
     fn emit(&self, build: impl FnOnce(ClusterEventMeta) -> E) -> E;
 
-    /// A console that is attached from now on.
+    /// A console that receives events from now on.
     fn attach(&self) -> Self::Console;
 }
 
@@ -65,7 +65,7 @@ pub(crate) trait Console<E>: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Option<E>> + Send;
 }
 
-/// The stream that the contract is about.
+/// The stream of the contract's clauses.
 pub(crate) type Events<E> = BoxStream<'static, Result<E, ClusterStreamLagged>>;
 
 impl<E: Stamped> Console<E> for Events<E> {
@@ -76,14 +76,14 @@ impl<E: Stamped> Console<E> for Events<E> {
     }
 }
 
-/// Makes events whose texts exist already, as a service has them.
+/// Makes events from existing texts, as a service does.
 pub(crate) struct Source {
     peer: Text,
     shard: Text,
 }
 
 impl Source {
-    /// One with texts of the usual length.
+    /// Texts of the usual length.
     pub(crate) fn new() -> Self {
         Self {
             peer: "node-eu-west-2b-017".into(),
@@ -102,7 +102,7 @@ impl Source {
     }
 }
 
-/// This crate's publisher.
+/// Doorbell's publisher.
 pub(crate) fn doorbell<E: Stamped>() -> ClusterEventPublisher<E> {
     ClusterEventPublisher::with_capacity(CAPACITY.try_into().expect("not zero"))
 }
@@ -120,15 +120,15 @@ impl<E: Stamped> Emitter<E> for ClusterEventPublisher<E> {
     }
 }
 
-/// An atomic counter, the wall clock, and then a send through `tokio::sync::broadcast`. Two emitters can send in the other order
-/// than they were numbered.
+/// An atomic counter, the wall clock, and then a send through `tokio::sync::broadcast`. Two emitters may send in an
+/// order different from their numbers.
 pub(crate) struct TwoStep<E> {
     next: AtomicU64,
     sender: Sender<E>,
 }
 
 impl<E: Stamped> TwoStep<E> {
-    /// A publisher of the same capacity.
+    /// A publisher with the same capacity.
     pub(crate) fn new() -> Self {
         Self {
             next: AtomicU64::new(1),
@@ -170,7 +170,7 @@ impl<E: Stamped> Emitter<E> for TwoStep<E> {
     }
 }
 
-/// The same, read by the channel's own receiver, which is quicker than a stream and suppresses nothing.
+/// The same, read by the channel's own receiver, which is faster than a stream and suppresses nothing.
 pub(crate) struct Bare<E>(pub(crate) TwoStep<E>);
 
 impl<E: Stamped> Emitter<E> for Bare<E> {

@@ -1,5 +1,4 @@
-//! Cluster events: what `emit` costs, and how fast consoles get what is emitted; beside the usual way of two steps, a counter
-//! and then a send.
+//! Cluster events: the cost of `emit`, and how fast consoles receive events; beside the usual two steps, a counter and then a send.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -71,43 +70,43 @@ fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What one `emit` costs while so many consoles are attached and do not read.
+/// The cost of one `emit` while `idle` consoles are attached and do not read.
 fn emit<E>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     work: &str,
-    who: &str,
+    candidate: &str,
     idle: usize,
     emitter: impl Emitter<E>,
     build: impl Fn(ClusterEventMeta) -> E,
 ) {
     let consoles: Vec<_> = (0..idle).map(|_| emitter.attach()).collect();
-    group.bench_function(BenchmarkId::new(work, who), |bencher| {
+    group.bench_function(BenchmarkId::new(work, candidate), |bencher| {
         bencher.iter(|| black_box(emitter.emit(&build)));
     });
     drop(consoles);
 }
 
-/// Consoles on two workers that read what is emitted in bursts of half the capacity; the next burst begins when all have it.
+/// Consoles on two workers that read what is emitted in bursts of half the capacity; the next burst begins when all have read it.
 fn paced<P: Emitter<E>, E: Stamped>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     work: &str,
-    who: &str,
+    candidate: &str,
     consoles: usize,
     open: impl Fn() -> P,
     build: impl Fn(ClusterEventMeta) -> E + Copy + Send + 'static,
 ) {
-    let mut rig = None;
+    let mut harness = None;
     group.throughput(Throughput::Elements(BURST * consoles as u64));
-    group.bench_function(BenchmarkId::new(work, who), |bencher| {
-        let rig = rig.get_or_insert_with(|| Rig::start(open(), consoles));
-        bencher.iter_custom(|bursts| rig.run(bursts, build));
+    group.bench_function(BenchmarkId::new(work, candidate), |bencher| {
+        let harness = harness.get_or_insert_with(|| Harness::start(open(), consoles));
+        bencher.iter_custom(|bursts| harness.run(bursts, build));
     });
-    if let Some(rig) = rig {
-        rig.stop();
+    if let Some(harness) = harness {
+        harness.stop();
     }
 }
 
-struct Rig<P> {
+struct Harness<P> {
     runtime: Runtime,
     emitter: Arc<P>,
     consoles: Vec<JoinHandle<u64>>,
@@ -116,7 +115,7 @@ struct Rig<P> {
     bursts: u64,
 }
 
-impl<P> Rig<P> {
+impl<P> Harness<P> {
     fn start<E: Stamped>(emitter: P, consoles: usize) -> Self
     where
         P: Emitter<E>,
@@ -138,8 +137,8 @@ impl<P> Rig<P> {
         }
     }
 
-    /// The time that so many bursts take, from the first `emit` until the last console has the last event. The emitter is a
-    /// task as well: two threads do all the work.
+    /// The time of `bursts` bursts, from the first `emit` until the last console has the last event. The emitter is a task
+    /// too, so two threads do all the work.
     fn run<E>(&mut self, bursts: u64, build: impl Fn(ClusterEventMeta) -> E + Send + 'static) -> Duration
     where
         P: Emitter<E>,
@@ -163,7 +162,7 @@ impl<P> Rig<P> {
             .expect("the emitter's task")
     }
 
-    /// Ends the tasks and checks that each console got every event once.
+    /// Ends the tasks and checks that each console received every event once.
     fn stop(self) {
         drop(self.emitter);
         let emitted = self.bursts * BURST;
@@ -174,7 +173,7 @@ impl<P> Rig<P> {
     }
 }
 
-/// Reads to the end, and sums the numbers up.
+/// Reads to the end and adds up the numbers.
 async fn watch<E: Stamped>(mut console: impl Console<E>, read: Arc<Semaphore>) -> u64 {
     let (mut sum, mut count) = (0_u64, 0);
     while let Some(event) = console.next().await {

@@ -1,5 +1,5 @@
-//! One send to waiting tasks, from current_thread_runtime their runtime, which has one thread: what waking costs, without the system calls and
-//! the competition for cores that waking a sleeping worker brings.
+//! One send to waiting tasks from inside their single-threaded runtime: the cost of waking, without the system calls and the
+//! competition for cores of waking a sleeping worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ impl<P: Publisher> Harness<P> {
             .into_iter()
             .map(|subscriber| runtime.spawn(subscribe(subscriber, received.clone())))
             .collect();
-        // Each task is polled, and waits.
+        // Poll each task, so that it waits.
         runtime.block_on(run_the_others(tasks));
         Self {
             runtime,
@@ -40,7 +40,7 @@ impl<P: Publisher> Harness<P> {
         }
     }
 
-    /// The time of so many sends, each of them when every task waits.
+    /// The time of `messages` sends, each with every task waiting.
     pub(crate) fn run(&mut self, messages: u64) -> Duration {
         let tasks = self.subscribers.len();
         let mut elapsed = Duration::ZERO;
@@ -70,9 +70,9 @@ impl<P: Publisher> Harness<P> {
     }
 }
 
-/// Comes back when as many tasks as there are, and more, have had their turn.
+/// Returns when every other task has been polled.
 async fn run_the_others(tasks: usize) {
-    // A turn of the runtime polls up to 61 tasks between two looks at this one.
+    // The runtime polls up to 61 other tasks between two polls of this one.
     for _ in 0..tasks / 32 + 2 {
         yield_now().await;
     }

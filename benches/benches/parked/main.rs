@@ -1,5 +1,5 @@
-//! Waking: all subscribers are tokio tasks that wait on two workers; what does a publish cost then, and when does the last
-//! of them have the message?
+//! Waking: all subscribers are tokio tasks that wait on two workers. Measures the cost of a publish, and the time until the last
+//! task has the message.
 
 mod current_thread_runtime;
 
@@ -40,23 +40,27 @@ fn bench(criterion: &mut Criterion) {
             parked(&mut group, "async_broadcast", tasks, measure, || AsyncBroadcast);
         }
     }
-    current_thread_runtime(&mut group, "doorbell", || Doorbell);
-    current_thread_runtime(&mut group, "drop_in", || DropIn(Wake::All));
-    current_thread_runtime(&mut group, "broadcast_cascade", || DropIn(Wake::Cascade));
-    current_thread_runtime(&mut group, "tokio", || Tokio);
-    current_thread_runtime(&mut group, "async_broadcast", || AsyncBroadcast);
+    parked_on_current_thread(&mut group, "doorbell", || Doorbell);
+    parked_on_current_thread(&mut group, "drop_in", || DropIn(Wake::All));
+    parked_on_current_thread(&mut group, "broadcast_cascade", || DropIn(Wake::Cascade));
+    parked_on_current_thread(&mut group, "tokio", || Tokio);
+    parked_on_current_thread(&mut group, "async_broadcast", || AsyncBroadcast);
     group.finish();
 }
 
-/// A publish from current_thread_runtime the runtime of a thousand waiting tasks, which has one thread.
-fn current_thread_runtime<C: Channel>(group: &mut BenchmarkGroup<'_, WallTime>, who: &str, channel: impl Fn() -> C) {
-    let mut rig = None;
-    group.bench_function(BenchmarkId::new("publish_within_1000_tasks", who), |bencher| {
-        let rig = rig.get_or_insert_with(|| current_thread_runtime::Harness::start(channel(), 1000));
-        bencher.iter_custom(|messages| rig.run(messages));
+/// A publish from inside the single-threaded runtime of a thousand waiting tasks.
+fn parked_on_current_thread<C: Channel>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    candidate: &str,
+    channel: impl Fn() -> C,
+) {
+    let mut harness = None;
+    group.bench_function(BenchmarkId::new("publish_within_1000_tasks", candidate), |bencher| {
+        let harness = harness.get_or_insert_with(|| current_thread_runtime::Harness::start(channel(), 1000));
+        bencher.iter_custom(|messages| harness.run(messages));
     });
-    if let Some(rig) = rig {
-        rig.stop();
+    if let Some(harness) = harness {
+        harness.stop();
     }
 }
 
@@ -80,19 +84,19 @@ impl Measure {
 
 fn parked<C: Channel>(
     group: &mut BenchmarkGroup<'_, WallTime>,
-    who: &str,
+    candidate: &str,
     tasks: usize,
     measure: Measure,
     channel: impl Fn() -> C,
 ) {
-    let mut rig = None;
+    let mut harness = None;
     let work = format!("{}_{tasks}_tasks", measure.name());
-    group.bench_function(BenchmarkId::new(work, who), |bencher| {
-        let rig = rig.get_or_insert_with(|| Harness::start(channel(), tasks));
-        bencher.iter_custom(|messages| rig.run(messages, measure));
+    group.bench_function(BenchmarkId::new(work, candidate), |bencher| {
+        let harness = harness.get_or_insert_with(|| Harness::start(channel(), tasks));
+        bencher.iter_custom(|messages| harness.run(messages, measure));
     });
-    if let Some(rig) = rig {
-        rig.stop();
+    if let Some(harness) = harness {
+        harness.stop();
     }
 }
 
@@ -105,16 +109,16 @@ struct Harness<P> {
     published: u64,
 }
 
-/// How far the subscribers are.
+/// The progress of the subscribers.
 struct Progress {
     subscribers: u64,
-    /// How many times a subscriber has got a message.
+    /// Messages received by all subscribers.
     received: AtomicU64,
-    /// When the last of them got the message.
+    /// When the last of them received the message.
     last_received: Mutex<Instant>,
-    /// How many times a subscriber has begun to wait.
+    /// How often subscribers have begun to wait.
     parked: AtomicU64,
-    /// The thread that waits until all do.
+    /// The thread that waits until all of them wait.
     publisher: Thread,
 }
 
@@ -126,7 +130,7 @@ impl Progress {
         }
     }
 
-    /// Returns when every subscriber has begun to wait so many times.
+    /// Returns when every subscriber has begun to wait this many times.
     fn wait_until_parked(&self, times: u64) {
         while self.parked.load(Ordering::Acquire) < times * self.subscribers {
             thread::park();
@@ -148,7 +152,7 @@ impl Progress {
     }
 }
 
-/// The workers get this long to go to sleep before a publish, so that it always meets an idle runtime.
+/// The time for the workers to go to sleep before a publish, so that the runtime is always idle.
 const SETTLE: Duration = Duration::from_micros(50);
 
 impl<P: Publisher> Harness<P> {
@@ -176,8 +180,8 @@ impl<P: Publisher> Harness<P> {
         }
     }
 
-    /// The time of so many messages, each of them published when every task waits again. This thread publishes: from
-    /// current_thread_runtime the runtime a publish to one task would cost next to nothing or a system call, by chance.
+    /// The time of `messages` messages, each published when every task waits again. This thread publishes, because from inside
+    /// the runtime a publish to one task costs next to nothing or a system call, by chance.
     fn run(&mut self, messages: u64, measure: Measure) -> Duration {
         let mut elapsed = Duration::ZERO;
         for _ in 0..messages {
@@ -201,7 +205,7 @@ impl<P: Publisher> Harness<P> {
         elapsed
     }
 
-    /// Ends the tasks and checks that each got every message once.
+    /// Ends the tasks and checks that each received every message once.
     fn stop(self) {
         drop(self.publisher);
         for subscriber in self.subscribers {
@@ -228,7 +232,7 @@ async fn subscribe(mut subscriber: impl Subscriber, progress: Arc<Progress>) -> 
     all
 }
 
-/// Takes the next message, and tells when the task has begun to wait for it: once, however often it is polled.
+/// Takes the next message, and reports once that the task has begun to wait for it, however often it is polled.
 async fn take(subscriber: &mut impl Subscriber, progress: &Progress) -> Option<Taken> {
     let mut next = pin!(subscriber.take());
     let mut waits = false;

@@ -30,7 +30,7 @@ impl Estimate {
         self.median / self.messages
     }
 
-    /// Half the width of the median's 95 % interval, as a part of the median.
+    /// Half the width of the median's 95 % interval, as a fraction of the median.
     pub(crate) fn noise(&self) -> f64 {
         (self.high - self.low) / (2.0 * self.median)
     }
@@ -92,13 +92,13 @@ impl Estimates {
     }
 }
 
-/// Cargo starts all benches of a run; the same process number a day later is another run.
+/// Benches of one run have the same parent process. The time limit guards against a reused process id.
 fn is_of_this_run(record: &Record) -> bool {
     const LONGEST: u128 = 6 * 60 * 60 * 1000;
     record.starter == starter() && millis(SystemTime::now()).saturating_sub(record.started) < LONGEST
 }
 
-/// The names of the directories below, those with numbers in the order of the numbers.
+/// The names of the subdirectories, in the order of the numbers in them.
 fn directories(path: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(path) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! One scenario, many times, on one thread: for callgrind, which counts the instructions.
+//! Runs one scenario many times on one thread, for callgrind to count instructions.
 //!
 //! `instructions CHANNEL SCENARIO MESSAGES`; `perf/instructions.sh` runs them all and prints instructions per message.
 
@@ -110,7 +110,7 @@ impl Scenario {
         })
     }
 
-    /// Sends so many messages, and checks those that it receives.
+    /// Sends `messages` messages, and checks those that it receives.
     fn run(self, mut channel: impl Channel, messages: u64) {
         let batches = (0..messages).step_by(BATCH as usize);
         match self {

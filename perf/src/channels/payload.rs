@@ -1,4 +1,4 @@
-//! What is sent: each payload carries a number, so that the receiving end can check order and loss.
+//! The payloads. Each carries a number, so that the receiving end can check order and loss.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Payload for Message {
     }
 }
 
-/// Each one is allocated afresh, as an event is that did not exist before.
+/// Each is a new allocation, as for a new event.
 impl Payload for Arc<Message> {
     const NAME: &'static str = "arc";
 
@@ -45,7 +45,7 @@ impl Payload for Arc<Message> {
     }
 }
 
-/// An event as services send it: some plain fields and a text of its own.
+/// A typical event: some plain fields and an owned text.
 #[derive(Clone, Debug)]
 pub struct Event {
     number: u64,

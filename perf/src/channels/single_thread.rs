@@ -52,9 +52,9 @@ pub trait Channel<T: Payload> {
     }
 }
 
-/// A channel that publishes without a subscriber that keeps up.
+/// A channel whose subscribers may lag.
 pub trait Lossy {
-    /// How many messages one subscriber receives, or is told that it lost, until there is nothing left.
+    /// Drains one subscriber. Returns how many messages it received or was reported to have lost.
     fn account(&mut self) -> u64;
 }
 

@@ -1,4 +1,4 @@
-//! Channels received from tokio tasks: each subscriber is a task, two workers run them all.
+//! Channels received from tokio tasks: each subscriber is a task, on two workers.
 
 #[cfg(feature = "benches")]
 mod async_broadcast;
@@ -37,18 +37,18 @@ pub trait Publisher: Send + 'static {
 
 /// A receiving end.
 pub trait Subscriber: Send + 'static {
-    /// Waits for a message and takes it, and in batches those behind it. `None` once the channel is closed.
+    /// Waits for a message and takes it; a batch also takes those behind it. `None` once the channel is closed.
     fn take(&mut self) -> impl Future<Output = Option<Taken>> + Send;
 }
 
-/// A receiving end that can also take what is there without waiting.
+/// A receiving end that can also take a message without waiting.
 pub trait TrySubscriber: Subscriber {
     /// Takes a message if there is one.
     fn try_take(&mut self) -> Option<Taken>;
 }
 
-/// The same channel, received by tasks that, once a message came, take up to [`BATCH`] without waiting: for a channel
-/// without batches that is the quickest way to catch up.
+/// The same channel, received by tasks that take up to [`BATCH`] messages without waiting once one has arrived: the fastest
+/// way to catch up on a channel without batches.
 pub struct Drained<C>(pub C);
 
 impl<C> Channel for Drained<C>
@@ -78,7 +78,7 @@ impl<S: TrySubscriber> Subscriber for Drained<S> {
     }
 }
 
-/// What one receive brought.
+/// The result of one receive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Taken {
     /// How many messages.
@@ -97,7 +97,7 @@ impl Taken {
         }
     }
 
-    /// Adds what another receive brought.
+    /// Adds the result of another receive.
     #[inline]
     pub fn add(&mut self, other: Self) {
         self.count += other.count;
@@ -105,7 +105,7 @@ impl Taken {
     }
 }
 
-/// The runtime of all task benches: two workers, whatever the machine has.
+/// The runtime of all task benches: two workers, whatever the hardware.
 pub fn two_workers() -> Runtime {
     Builder::new_multi_thread()
         .worker_threads(2)
@@ -113,7 +113,7 @@ pub fn two_workers() -> Runtime {
         .expect("a runtime")
 }
 
-/// Stops a bench whose publisher is paced, and which would measure a broken run.
+/// Stops a bench with a paced publisher that lost messages.
 #[cold]
 #[inline(never)]
 pub fn lost(what: impl std::fmt::Debug) -> ! {

@@ -1,4 +1,4 @@
-//! Whether memory stays flat: the payloads alive, which have an exact bound, and the size of the process.
+//! Checks that memory stays flat: the number of live payloads, which has an exact bound, and the resident size.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::units::count;
 /// The resident size may grow by this much after the warm-up; more is a leak.
 const GROWTH: u64 = 8 << 20;
 
-/// What is allowed, and what was seen.
+/// The bounds and the samples.
 #[derive(Debug)]
 pub(crate) struct Memory {
     live_bound: u64,
@@ -25,7 +25,7 @@ impl Memory {
         }
     }
 
-    /// Looks once more, so long after the start.
+    /// Takes a sample, `elapsed` after the start.
     pub(crate) fn look(&mut self, elapsed: Duration) {
         self.resident.sample(elapsed, "self");
     }

@@ -1,4 +1,4 @@
-//! `soak`: everything at once, for as long as you like; ends with an error if an event, a drop or memory went astray.
+//! `soak`: every way to publish and receive at once, for a chosen time. Fails if an event or a drop is lost, or if memory grows.
 
 mod memory;
 mod payload;
@@ -24,7 +24,7 @@ use crate::units::{count, from_one_to, say};
 /// and in batches, one of them slowly; others subscribe and leave all the time.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How long, in seconds
+    /// Duration, in seconds
     #[arg(long, value_name = "S", default_value_t = 60.0)]
     duration: f64,
 
@@ -41,7 +41,7 @@ pub(crate) struct Options {
     capacity: usize,
 }
 
-/// How often memory is looked at.
+/// How often memory is sampled.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 }
 
 /// Payloads that may be alive at once, by clause 7 of `docs/contract.md`: one in each slot; two overflow cells for each slot
-/// that a reader has announced or a suspended publisher owns; and what readers and publishers have in hand.
+/// that a reader has announced or a suspended publisher owns; and what readers and publishers hold.
 fn live_bound(options: &Options) -> u64 {
     let capacity = options.capacity as u64;
     let slots = 2 * capacity;

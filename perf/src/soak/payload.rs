@@ -1,14 +1,14 @@
-//! What is published: heap memory that shows when it is read torn or after its end, and a count of what is alive.
+//! The payload: heap memory that reveals torn reads and use after drop, and a count of live payloads.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static MOST: AtomicI64 = AtomicI64::new(0);
 
-/// In every word of a payload that has been dropped.
+/// The value of every word of a dropped payload.
 const DEAD: u64 = 0xDEAD_DEAD_DEAD_DEAD;
 
-/// Eight words that are all the same.
+/// Eight equal words.
 #[derive(Debug)]
 pub(crate) struct Payload(Box<[u64; 8]>);
 
@@ -18,7 +18,7 @@ impl Payload {
         Self(Box::new([word; 8]))
     }
 
-    /// Whether it is what somebody published.
+    /// Whether it is intact.
     pub(crate) fn is_whole(&self) -> bool {
         let first = self.0[0];
         first != DEAD && self.0.iter().all(|word| *word == first)
@@ -47,7 +47,7 @@ fn count_one() {
     }
 }
 
-/// The most payloads that were ever alive at once.
+/// The highest number of live payloads.
 pub(crate) fn most() -> i64 {
     MOST.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! A publisher that does everything a publisher can do.
+//! A publisher that publishes in every way.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ pub(crate) fn publish_until(stop: &AtomicBool, publisher: &Publisher<Payload>, s
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let longest = 2 * publisher.capacity().max(500) as u64;
     while !stop.load(Ordering::Relaxed) {
-        // A publisher may come and go too.
+        // Publishers are also created and dropped.
         let publisher = publisher.clone();
         for _ in 0..dice.below(longest) {
             publish_somehow(&publisher, &mut dice);
@@ -49,7 +49,7 @@ fn leave_void(publisher: &Publisher<Payload>) {
     catch_unwind(AssertUnwindSafe(publish)).expect_err("the closure panics");
 }
 
-/// xorshift64: enough to vary a soak, and the same each time.
+/// xorshift64, with a fixed seed.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! Subscribers of every kind, each of which keeps its own book.
+//! Subscribers of every kind, each with its own counts.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::payload::Payload;
 use super::publish::Dice;
 use crate::units::count;
 
-/// What a subscriber saw.
+/// The counts of one subscriber.
 #[derive(Debug)]
 pub(crate) struct Tally {
     name: &'static str,
@@ -17,7 +17,7 @@ pub(crate) struct Tally {
     skipped: u64,
     void: u64,
     lag_events: u64,
-    /// The lowest sequence number that may come next.
+    /// The lowest sequence number that may follow.
     next: u64,
     pub(crate) problems: Vec<String>,
 }
@@ -55,7 +55,7 @@ impl Tally {
         self.next = lagged.resume_at;
     }
 
-    /// Compares the book with the ring's statistics; `start` is the subscriber's first position.
+    /// Compares the counts with the ring's statistics; `start` is the subscriber's first position.
     fn close(&mut self, start: u64, subscriber: &Subscriber<Payload>) {
         let stats = subscriber.stats();
         let advanced = subscriber.position() - start;
@@ -74,7 +74,7 @@ impl Tally {
     }
 
     fn problem(&mut self, what: String) {
-        /// Enough to see what goes wrong.
+        /// Enough to diagnose a failure.
         const KEPT: usize = 5;
         if self.problems.len() < KEPT {
             self.problems.push(format!("{}: {what}", self.name));
@@ -100,7 +100,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// What a receive that fails means for the loop.
+/// What a failed receive means for the loop.
 fn goes_on(error: RecvError, tally: &mut Tally) -> bool {
     match error {
         RecvError::Lagged(lagged) => tally.lagged(lagged),
@@ -159,7 +159,7 @@ fn thread_in_batches(mut subscriber: Subscriber<Payload>) -> Tally {
     loop {
         match subscriber.recv_batch_blocking(64) {
             Ok(mut batch) => {
-                // What a batch did not yield stays unreceived.
+                // Items that the batch has not yielded stay unreceived.
                 for _ in 0..=dice.below(64) {
                     match batch.next_seq() {
                         Some((seq, payload)) => tally.received(seq, payload),
@@ -204,7 +204,7 @@ pub(crate) async fn task_in_batches(mut subscriber: Subscriber<Payload>) -> Tall
     finish(tally, start, &subscriber)
 }
 
-/// Falls behind again and again, and gives up waiting now and then.
+/// Lags repeatedly, and sometimes drops a pending receive.
 pub(crate) async fn slow_task(mut subscriber: Subscriber<Payload>) -> Tally {
     let mut tally = Tally::new("task, slow");
     let start = subscriber.position();
@@ -220,7 +220,7 @@ pub(crate) async fn slow_task(mut subscriber: Subscriber<Payload>) -> Tally {
             }
             Ok(Err(error)) if goes_on(error, &mut tally) => {}
             Ok(Err(_)) => break,
-            // The dropped future has lost nothing.
+            // Dropping the future loses nothing.
             Err(_) => {}
         }
     }

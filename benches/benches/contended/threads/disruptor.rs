@@ -9,10 +9,10 @@ use disruptor::{
 use super::{Channel, Counts, Publisher, Subscriber, ended};
 use doorbell_perf::channels::settings::{CAPACITY, Message};
 
-/// Subscribers wait by this strategy, in the loop that the disruptor runs in threads of its own.
+/// Subscribers wait by this strategy, in the loop that the disruptor runs in its own threads.
 pub(crate) struct Disruptor<W>(pub(crate) W);
 
-/// A consumer and its way to wait.
+/// A consumer and its wait strategy.
 pub(crate) struct Polled<W> {
     poller: EventPoller<Message, MultiProducerBarrier>,
     strategy: W,

@@ -11,7 +11,7 @@ use doorbell_perf::channels::settings::{CAPACITY, Message};
 /// Subscribers wait in `blocking_recv`.
 pub(crate) struct DropIn;
 
-/// Subscribers yield their time slice while there is nothing.
+/// Subscribers yield their time slice while the channel is empty.
 pub(crate) struct DropInYielding;
 
 /// A receiver that yields.

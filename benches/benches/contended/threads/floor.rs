@@ -1,4 +1,4 @@
-//! No channel at all, a bare counter: what the harness itself costs, and no channel can be quicker.
+//! No channel, only a counter: the cost of the harness, which is a lower bound for every channel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

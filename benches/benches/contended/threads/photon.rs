@@ -10,7 +10,7 @@ use doorbell_perf::channels::settings::{CAPACITY, Message};
 /// Subscribers spin by this strategy.
 pub(crate) struct Photon(pub(crate) WaitStrategy);
 
-/// A subscriber and its way to spin.
+/// A subscriber and its wait strategy.
 pub(crate) struct Spinning {
     subscriber: photon_ring::Subscriber<Message>,
     strategy: WaitStrategy,
@@ -41,7 +41,7 @@ impl Publisher for Arc<MpPublisher<Message>> {
 }
 
 impl Subscriber for Spinning {
-    /// Waiting skips lag without a word, but counts it.
+    /// Waiting skips lag silently, but counts it.
     #[inline]
     fn receive(&mut self, _most: u64, counts: &mut Counts) {
         let message = self.subscriber.recv_with(self.strategy);

@@ -8,10 +8,10 @@ use tokio::sync::broadcast::{self, Receiver, Sender, channel};
 use super::{Channel, Counts, Publisher, Subscriber, ended};
 use doorbell_perf::channels::settings::{CAPACITY, Message};
 
-/// Subscribers wait in `blocking_recv`, as tokio has it.
+/// Subscribers wait in `blocking_recv`.
 pub(crate) struct Tokio;
 
-/// Subscribers yield their time slice while there is nothing: not offered by tokio, but quicker for some works.
+/// Subscribers yield their time slice while the channel is empty. Tokio has no such receive, but it is faster for some works.
 pub(crate) struct TokioYielding;
 
 /// A receiver that yields.

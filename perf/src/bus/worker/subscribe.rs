@@ -12,7 +12,7 @@ use crate::bus::{process, worker};
 use crate::latencies::Latencies;
 
 /// After this long without a delivery, events that have not arrived are lost.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {

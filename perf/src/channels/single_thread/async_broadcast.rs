@@ -13,7 +13,7 @@ pub struct AsyncBroadcast<T> {
 }
 
 impl<T: Payload> AsyncBroadcast<T> {
-    /// A channel with this many receivers, at least one: with the last one it closes.
+    /// A channel with this many receivers, at least one, because it closes with the last one.
     pub fn open(receivers: usize) -> Self {
         let (mut sender, receiver) = broadcast(CAPACITY);
         sender.set_overflow(true);

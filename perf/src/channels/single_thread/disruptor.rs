@@ -1,5 +1,5 @@
-//! `disruptor`, through its poller: it never loses a message, so it takes part where subscribers keep up. It reads by
-//! reference only; received by value here means cloned from that reference.
+//! `disruptor`, through its poller: it never loses a message, so it is measured where subscribers keep up. It reads by
+//! reference only; receiving by value clones.
 
 use disruptor::{
     BusySpin, EventPoller, MultiProducer, MultiProducerBarrier, Producer, SingleConsumerBarrier, SingleProducer,
@@ -10,20 +10,20 @@ use super::{Channel, broken};
 use crate::channels::payload::Payload;
 use crate::channels::settings::{BATCH, CAPACITY};
 
-/// The form with many producers.
+/// With many producers.
 pub struct DisruptorMulti<T> {
     producer: MultiProducer<T, SingleConsumerBarrier>,
     poller: EventPoller<T, MultiProducerBarrier>,
 }
 
-/// The form with one producer.
+/// With one producer.
 pub struct DisruptorSingle<T> {
     producer: SingleProducer<T, SingleConsumerBarrier>,
     poller: EventPoller<T, SingleProducerBarrier>,
 }
 
 impl<T: Payload> DisruptorMulti<T> {
-    /// A disruptor with one poller; its wait strategy is for threads of its own, which it has not.
+    /// A disruptor with one poller; its wait strategy is for its own threads, which are not used.
     pub fn open() -> Self {
         let (poller, builder) = build_multi_producer(CAPACITY, || T::make(0), BusySpin).new_event_poller();
         Self {
@@ -34,7 +34,7 @@ impl<T: Payload> DisruptorMulti<T> {
 }
 
 impl<T: Payload> DisruptorSingle<T> {
-    /// A disruptor with one poller; its wait strategy is for threads of its own, which it has not.
+    /// A disruptor with one poller; its wait strategy is for its own threads, which are not used.
     pub fn open() -> Self {
         let (poller, builder) = build_single_producer(CAPACITY, || T::make(0), BusySpin).new_event_poller();
         Self {

@@ -14,7 +14,7 @@ pub struct DropIn<T> {
 }
 
 impl<T: Payload> DropIn<T> {
-    /// A channel with this many receivers; at least one, as tokio's.
+    /// A channel with this many receivers; at least one, as for tokio.
     pub fn open(receivers: usize) -> Self {
         let (sender, _) = channel(CAPACITY);
         let receivers = (0..receivers).map(|_| sender.subscribe()).collect();

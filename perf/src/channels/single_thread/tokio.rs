@@ -14,7 +14,7 @@ pub struct Tokio<T> {
 }
 
 impl<T: Payload> Tokio<T> {
-    /// A channel with this many receivers. Without any, `send` stores nothing and fails: there would be nothing to compare.
+    /// A channel with this many receivers. Without any, `send` stores nothing and fails.
     pub fn open(receivers: usize) -> Self {
         let (sender, _) = channel(CAPACITY);
         let receivers = (0..receivers).map(|_| sender.subscribe()).collect();

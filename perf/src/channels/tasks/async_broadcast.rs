@@ -1,4 +1,4 @@
-//! `async_broadcast` in overflow mode, with the futures that need no box.
+//! `async_broadcast` in overflow mode, with unboxed futures.
 
 use async_broadcast::{Receiver, RecvError, Sender, TryRecvError, broadcast};
 

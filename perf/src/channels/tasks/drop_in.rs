@@ -1,4 +1,4 @@
-//! The drop-in, with waking as tokio does it or handed on.
+//! The drop-in, waking all subscribers as tokio does, or in a cascade.
 
 use doorbell::broadcast::error::{RecvError, TryRecvError};
 use doorbell::broadcast::{Receiver, Sender, channel_with};
