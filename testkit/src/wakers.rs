@@ -26,6 +26,11 @@ impl WakeCounter {
         Waker::from(Arc::clone(self))
     }
 
+    /// How many of its wakers exist, clones included. Counts further handles of the counter, too.
+    pub fn wakers(self: &Arc<Self>) -> usize {
+        Arc::strong_count(self) - 1
+    }
+
     /// How often its wakers were woken.
     pub fn wakes(&self) -> u64 {
         *self.wakes.lock().unwrap()

@@ -1,6 +1,7 @@
 //! Payloads that know whether they were dropped.
 //!
-//! The ledger uses the standard library's types, which loom does not see: all threads of a model run on one.
+//! Not `testkit::tracked`, which finds a read after a drop only in the dropped value itself: the ledger outlives the payloads.
+//! It uses the standard library's types, which loom does not see: all threads of a model run on one.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,11 +3,12 @@
 mod ledger;
 mod reader;
 mod waiting;
-mod waker;
 mod writer;
+
+// The standard library's types, which loom does not see: all threads of a model run on one.
+pub(crate) use testkit::wakers::WakeCounter;
 
 pub(crate) use ledger::{Ledger, Token};
 pub(crate) use reader::{History, Reader, Step};
 pub(crate) use waiting::Waiting;
-pub(crate) use waker::WakeCounter;
 pub(crate) use writer::Writer;

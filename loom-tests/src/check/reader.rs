@@ -1,4 +1,6 @@
 //! An audited subscriber: records what became of every sequence, and checks that nothing is missing.
+//!
+//! Not `testkit::account`: it compares the fate of every single sequence with what the publishers report.
 
 use super::Token;
 use crate::ring::{Lagged, RecvError, Subscriber, TryRecvError};

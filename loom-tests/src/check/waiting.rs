@@ -2,12 +2,13 @@
 
 use super::{Reader, Step, WakeCounter};
 use crate::wake_watchdog;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 pub(crate) struct Waiting {
     pub(crate) reader: Reader,
-    wake_counter: WakeCounter,
-    seen: usize,
+    wake_counter: Arc<WakeCounter>,
+    seen: u64,
     pub(crate) outcome: Option<Step>,
 }
 
@@ -15,7 +16,7 @@ impl Waiting {
     pub(crate) fn new(reader: Reader) -> Self {
         Self {
             reader,
-            wake_counter: WakeCounter::default(),
+            wake_counter: WakeCounter::new(),
             seen: 0,
             outcome: None,
         }

@@ -6,6 +6,7 @@ use crate::registry::{Bound, Model};
 use loom::thread;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 pub(crate) const MODELS: &[Model] = &[
@@ -47,19 +48,19 @@ pub(crate) const MODELS: &[Model] = &[
     },
 ];
 
-fn poll(closed: &mut Pin<&mut Closed<'_>>, wake_counter: &WakeCounter) -> Poll<()> {
+fn poll(closed: &mut Pin<&mut Closed<'_>>, wake_counter: &Arc<WakeCounter>) -> Poll<()> {
     closed.as_mut().poll(&mut Context::from_waker(&wake_counter.waker()))
 }
 
 fn closed_against_the_last_drop() {
     let (tx, rx) = broadcast::channel::<u8>(1);
-    let wake_counter = WakeCounter::default();
+    let wake_counter = WakeCounter::new();
     let leaving = thread::spawn(move || drop(rx));
     {
         let mut closed = pin!(tx.closed());
         let pending = poll(&mut closed, &wake_counter).is_pending();
         leaving.join().unwrap();
-        assert_eq!(wake_counter.wakes(), usize::from(pending), "woken if it waited");
+        assert_eq!(wake_counter.wakes(), u64::from(pending), "woken if it waited");
         assert!(poll(&mut closed, &wake_counter).is_ready());
     }
     assert_eq!(wake_counter.wakers(), 0, "a waker was left behind");
@@ -68,7 +69,7 @@ fn closed_against_the_last_drop() {
 fn closed_against_two_drops() {
     let (tx, first) = broadcast::channel::<u8>(1);
     let second = tx.subscribe();
-    let wake_counter = WakeCounter::default();
+    let wake_counter = WakeCounter::new();
     let leaving = thread::spawn(move || drop(first));
     let mut closed = pin!(tx.closed());
     assert!(poll(&mut closed, &wake_counter).is_pending(), "the second is there");
@@ -81,7 +82,7 @@ fn closed_against_two_drops() {
 /// A receiver subscribes before the wait is polled again: the wait goes on.
 fn closed_against_subscribe() {
     let (tx, rx) = broadcast::channel::<u8>(1);
-    let wake_counter = WakeCounter::default();
+    let wake_counter = WakeCounter::new();
     let mut closed = pin!(tx.closed());
     assert!(poll(&mut closed, &wake_counter).is_pending());
     let leaving = thread::spawn(move || drop(rx));
@@ -126,7 +127,7 @@ fn weak_sender_against_the_last() {
 fn send_wakes_every_waiter() {
     let (tx, mut late) = broadcast::channel::<u8>(1);
     let mut receivers = [tx.subscribe(), tx.subscribe(), tx.subscribe()];
-    let wake_counter = WakeCounter::default();
+    let wake_counter = WakeCounter::new();
     let mut waits: Vec<_> = receivers.iter_mut().map(|rx| Box::pin(rx.recv())).collect();
     for wait in &mut waits {
         let polled = wait.as_mut().poll(&mut Context::from_waker(&wake_counter.waker()));

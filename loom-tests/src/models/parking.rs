@@ -251,7 +251,7 @@ fn park_cancelled(again: bool) {
     let ledger = Ledger::default();
     let (writer, mut reader) = channel(1, &ledger);
     let keeps_open = writer.another();
-    let wake_counter = WakeCounter::default();
+    let wake_counter = WakeCounter::new();
     let publisher = publishing(writer, |writer| {
         writer.publish();
     });

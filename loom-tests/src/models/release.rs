@@ -104,7 +104,7 @@ fn receiver_comes_while_releasing() {
 fn absence_is_noticed() {
     let (publisher, subscriber) = releasing(1);
     let second = subscriber.clone();
-    let wake_counter = WakeCounter::default();
+    let wake_counter = WakeCounter::new();
     let leaving = thread::spawn(move || drop(second));
     let waker = wake_counter.waker();
     let mut ticket = None;

@@ -106,7 +106,7 @@ fn cascade_with_a_dropped_waiter() {
     let (writer, mut reader) = channel(1, &ledger);
     let keeps_open = writer.another();
     let second = waiting(&reader);
-    let wake_counter = WakeCounter::default();
+    let wake_counter = WakeCounter::new();
     let waker = wake_counter.waker();
     let publisher;
     let mut all = vec![second];
