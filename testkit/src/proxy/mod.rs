@@ -5,6 +5,8 @@
 
 mod forward;
 mod message;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io;

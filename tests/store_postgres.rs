@@ -4,16 +4,23 @@ use std::sync::Arc;
 
 use doorbell::store::Store as _;
 
+#[path = "store_postgres/append_concurrency.rs"]
 mod append_concurrency;
+#[path = "store_postgres/changed_since.rs"]
 mod changed_since;
+#[path = "store_postgres/connection_loss.rs"]
 mod connection_loss;
+#[path = "store_postgres/group_commit.rs"]
 mod group_commit;
+#[path = "store_postgres/migrations.rs"]
 mod migrations;
+#[path = "store_postgres/retention.rs"]
 mod retention;
+#[path = "store_postgres/sql_functions.rs"]
 mod sql_functions;
 #[allow(dead_code, reason = "each test binary uses a part")]
-#[path = "../store_suite/mod.rs"]
 mod store_suite;
+#[path = "store_postgres/support.rs"]
 mod support;
 
 use store_suite::{Abilities, event};
