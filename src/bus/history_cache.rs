@@ -2,7 +2,7 @@
 //!
 //! A stream's history is divided into pages at fixed numbers, so subscriptions at different places ask for the same page. Concurrent
 //! requests for a page share one read. The page is then cached for `keep_for` only, because retention may remove its events from the
-//! store, and subscriptions that come later must be told so.
+//! store, and later subscriptions must get a gap instead.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

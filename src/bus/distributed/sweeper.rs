@@ -23,7 +23,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     crate::bus::stats::Counters::describe();
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
     let mut due = Instant::now();
-    // Everybody can request a sweep with an invalid payload, so at most one per interval comes early.
+    // Every client of the database can request a sweep, so at most one per interval comes early.
     let mut may_come_early = true;
     loop {
         let now = Instant::now();

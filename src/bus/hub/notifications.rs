@@ -1,7 +1,7 @@
 //! What a notification may cause.
 //!
-//! Everybody who can connect to the database can send notifications. A notification causes a read, of which a stream never has
-//! more than one at a time, and only what the store returns is delivered.
+//! Every client of the database can send notifications, so a notification only causes a read, and only what the store returns is
+//! delivered. A stream never has more than one read at a time.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

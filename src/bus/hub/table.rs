@@ -30,7 +30,7 @@ pub(super) struct Table<E: Send + Sync + 'static> {
     /// A notification could not be parsed, or the table had no room for it.
     pub(super) sweep_requested: bool,
     pub(super) closed: bool,
-    /// The number of streams at which streams without subscriptions are worth looking for.
+    /// The number of streams at which [`collect_if_grown`](Hub::collect_if_grown) collects.
     pub(super) collect_at: usize,
 }
 
