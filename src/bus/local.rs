@@ -268,7 +268,7 @@ impl<E: StreamEvent> LocalBus<E> {
                 .into_iter()
                 .map(|stream| (stream.clone(), self.bus.store.high_water_now(&stream.key)))
                 .collect();
-            hub.start(high_waters); // calls no waker under `order`: nothing waits for this subscription yet
+            hub.start(high_waters); // sets only the signal of this subscription, which nothing waits for yet
             attached
         };
         self.subscription(attached, options)
