@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Fuzzes every target on stable Rust, guided by coverage, and then demands that each finds the fault planted in it (src/planted.rs).
+# Coverage-guided fuzzing of every target, on stable Rust. Afterwards each target must find its planted bug (src/planted.rs).
 #
-#   fuzz/run.sh                a few seconds a target
-#   fuzz/run.sh 300            five minutes a target
-#   fuzz/run.sh 300 payload    only this one
+#   fuzz/run.sh                5 s per target
+#   fuzz/run.sh 300            5 min per target
+#   fuzz/run.sh 300 payload    only this target
 #
-# Begins with the seeds in corpus/ and what earlier runs have found. What is new goes below target/fuzz/, inputs that fail too.
+# Starts from the seeds in corpus/ and the inputs that earlier runs found. New inputs, and those that fail, go to target/fuzz/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,7 +17,7 @@ if ((${#targets[@]} == 0)); then
 fi
 
 work="$(realpath -m "${CARGO_TARGET_DIR:-target}")/fuzz"
-# What `cargo fuzz -s none` sets: none of it needs a nightly compiler. The flags are for the target alone, not for build scripts.
+# The flags that `cargo fuzz -s none` sets; none of them needs a nightly compiler. `--target` keeps them away from build scripts.
 coverage="-Cpasses=sancov-module --cfg fuzzing"
 for flag in level=4 inline-8bit-counters pc-table trace-compares; do
     coverage+=" -Cllvm-args=-sanitizer-coverage-$flag"
@@ -25,7 +25,7 @@ done
 host=$(rustc --version --verbose | sed -n 's/^host: //p')
 RUSTFLAGS=$coverage cargo build --release --manifest-path fuzz/Cargo.toml --target "$host" --target-dir "$work"
 
-# One target as long as is asked for; what it says goes to a file.
+# Runs a target once; its output goes to a file.
 fuzz() {
     local target=$1 log=$work/$2/$1.log found=$work/$2/$1/
     shift 2
@@ -36,7 +36,7 @@ fuzz() {
     "$work/$host/release/$target" "${options[@]}" >"$log" 2>&1
 }
 
-# As it is, with everything that is known.
+# Fuzzes the target from all known inputs.
 search() {
     local target=$1 log=$work/found/$1.log input
     mkdir -p "$work/corpus/$target"
@@ -44,31 +44,31 @@ search() {
         awk -v target="$target" '
             /^#[0-9]+.* cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") cov = $(i + 1) }
             /^stat::number_of_executed_units/ { runs = $2 }
-            END { printf "ok    %-12s %10d executions, %5d places covered\n", target, runs, cov }' "$log"
+            END { printf "ok    %-14s %10d executions, %5d edges covered\n", target, runs, cov }' "$log"
         return
     fi
     grep -A 3 -E 'panicked at|ERROR: libFuzzer' "$log" | sed 's/^/      | /'
     input=$(find "$work/found/$target" -type f | head -n 1)
-    echo "FAIL  $target: ${input:-no input was kept}, all of it in $log"
-    [[ -n $input ]] && echo "      again: $work/$host/release/$target $input"
+    echo "FAIL  $target: ${input:-no input was kept}; full output: $log"
+    [[ -n $input ]] && echo "      to repeat: $work/$host/release/$target $input"
     return 1
 }
 
-# With its fault, from nothing: whether it is found says whether the search searches.
+# Fuzzes the target with its planted bug and without any seed. Finding it shows that the search works.
 search_planted() {
     local status=0
     PLANTED=1 fuzz "$1" planted -max_total_time=60 || status=$?
-    # 77: libFuzzer has an input that fails.
+    # 77: libFuzzer found a failing input.
     if [[ $status -ne 77 ]]; then
-        echo "FAIL  $1: the planted fault was not found (exit status $status), see $work/planted/$1.log"
+        echo "FAIL  $1: the planted bug was not found (exit status $status); full output: $work/planted/$1.log"
         return 1
     fi
     awk -v target="$1" '
         /^#[0-9]/ { runs = substr($1, 2) }
-        END { printf "ok    %-12s planted fault found after about %d executions\n", target, runs }' "$work/planted/$1.log"
+        END { printf "ok    %-14s planted bug found after about %d executions\n", target, runs }' "$work/planted/$1.log"
 }
 
-# As many at once as there are cores.
+# One job per core.
 failed=$work/failed
 rm -f "$failed"
 for step in search search_planted; do

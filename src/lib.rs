@@ -41,6 +41,9 @@ pub mod bus;
 pub mod cluster;
 #[cfg(feature = "bus")]
 pub mod event;
+#[cfg(all(feature = "postgres", any(test, fuzzing)))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "postgres")]
 pub mod listen;
 #[cfg(feature = "postgres")]

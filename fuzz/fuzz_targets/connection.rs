@@ -1,4 +1,4 @@
-//! See `connection.rs` in `src/`.
+//! Runs `doorbell_fuzz::connection`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! See `json.rs` in `src/`.
+//! Runs `doorbell_fuzz::json`.
 
 #![no_main]
 

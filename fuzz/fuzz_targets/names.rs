@@ -1,4 +1,4 @@
-//! See `names.rs` in `src/`.
+//! Runs `doorbell_fuzz::names`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! See `packing.rs` in `src/`.
+//! Runs `doorbell_fuzz::packing`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! See `payload.rs` in `src/`.
+//! Runs `doorbell_fuzz::payload`.
 
 #![no_main]
 

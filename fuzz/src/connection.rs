@@ -1,15 +1,15 @@
-//! Connection strings, by whoever configures a service.
+//! Connection strings.
 
+use doorbell::fuzzing::parse_connection_string;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
 use crate::input::Input;
-use crate::listen::config::ListenConfig;
 use crate::planted::is_planted;
 
-/// Any text is parsed or refused. What tokio-postgres understands means the same here; and a URL and pairs with the same
-/// parameters are the same.
+/// Any text is parsed or refused without a panic. Text that tokio-postgres accepts means the same here, and a URL means the same as
+/// `key=value` pairs with the same parameters.
 pub fn check(data: &[u8]) {
     match data.split_first() {
         Some((0..b' ', parameters)) => check_forms(&mut Input::new(parameters)),
@@ -18,18 +18,18 @@ pub fn check(data: &[u8]) {
 }
 
 fn check_text(text: &str) {
-    let ours = ListenConfig::parse(text);
+    let ours = parse_connection_string(text);
     let Ok(mut theirs) = text.parse::<Config>() else {
         return;
     };
     let mut ours = match ours {
-        Ok(ours) => ours.postgres,
-        // Where the name of a parameter is missing, tokio-postgres ignores the rest.
+        Ok((postgres, _)) => postgres,
+        // tokio-postgres ignores everything after a parameter without a name.
         Err(error) if error.to_string().contains("a parameter has no value") => return,
         Err(error) => panic!("{text:?} is refused: {error}"),
     };
     if let Some(last) = theirs.get_options() {
-        // Options that are given twice are joined here, and there the last ones count.
+        // Repeated options are joined here; tokio-postgres keeps the last.
         let joined = ours.get_options().unwrap_or_default().to_owned();
         assert!(joined.ends_with(last), "{joined:?}, {last:?}");
         theirs.options(joined);
@@ -68,9 +68,10 @@ fn check_forms(input: &mut Input<'_>) {
     }
     expected.ssl_mode(mode);
     for text in [pairs, url] {
-        let parsed = ListenConfig::parse(&text).unwrap_or_else(|error| panic!("{text:?} is refused: {error}"));
+        let (parsed, verifies) =
+            parse_connection_string(&text).unwrap_or_else(|error| panic!("{text:?} is refused: {error}"));
         let joined = options.join(" ");
-        let given = parsed.postgres.get_options();
+        let given = parsed.get_options();
         assert_eq!(
             given.map(str::trim_start),
             (!options.is_empty()).then(|| joined.trim_start())
@@ -79,12 +80,8 @@ fn check_forms(input: &mut Input<'_>) {
         if let Some(given) = given {
             expected.options(given);
         }
-        assert!(
-            parsed.postgres == expected,
-            "{text:?} is {:?}, not {expected:?}",
-            parsed.postgres
-        );
-        assert!(!parsed.tls.is_strict() || mode == SslMode::Require);
+        assert!(parsed == expected, "{text:?} is {:?}, not {expected:?}", parsed);
+        assert!(!verifies || mode == SslMode::Require);
     }
 }
 
@@ -108,7 +105,7 @@ const MODES: [(&str, SslMode); 6] = [
     ("verify-full", SslMode::Require),
 ];
 
-/// In quotes if it has to be, and with backslashes.
+/// Writes `key=value`, quoted if necessary.
 fn write_pair(pairs: &mut String, key: &str, value: &str) {
     let escaped: String = value
         .chars()
@@ -121,7 +118,7 @@ fn write_pair(pairs: &mut String, key: &str, value: &str) {
     }
 }
 
-/// As the server wants values of options: with a backslash before a space and a backslash.
+/// Escapes spaces and backslashes, as the server requires in option values.
 fn option(value: &str) -> String {
     let escaped = |c| matches!(c, ' ' | '\\').then_some('\\').into_iter().chain([c]);
     value.chars().flat_map(escaped).collect()

@@ -1,4 +1,4 @@
-//! Bytes as a list of choices, short so that a mutation changes one of them.
+//! Decodes bytes into choices. The encoding is short, so that one mutation changes one choice.
 
 use std::ops::RangeInclusive;
 
@@ -15,12 +15,11 @@ impl<'a> Input<'a> {
         Some(first)
     }
 
-    /// One of `options`.
     pub(crate) fn one_of<T: Copy>(&mut self, options: &[T]) -> Option<T> {
         Some(options[usize::from(self.byte()?) % options.len()])
     }
 
-    /// A number of an event. The lowest and the highest take one byte, others nine.
+    /// A sequence number, at least 1. The lowest and the highest take one byte, others nine.
     pub(crate) fn seq(&mut self) -> Option<u64> {
         Some(match self.byte()? {
             0 => {
@@ -33,13 +32,13 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// Numbers of events, in order.
+    /// A range of sequence numbers that is not empty.
     pub(crate) fn seqs(&mut self) -> Option<RangeInclusive<u64>> {
         let (one, other) = (self.seq()?, self.seq()?);
         Some(one.min(other)..=one.max(other))
     }
 
-    /// A text: its length, and as many bytes, or what is left.
+    /// A text: a byte for its length, then that many bytes or whatever is left.
     pub(crate) fn text(&mut self) -> Option<String> {
         let length = usize::from(self.byte()?).min(self.0.len());
         let (text, rest) = self.0.split_at(length);

@@ -1,17 +1,15 @@
-//! Events as JSON, which Postgres cannot store if there is a NUL in it.
-
-#[path = "../../src/store/postgres/jsonb_text.rs"]
-mod nul;
+//! Detection of null characters in JSON, which Postgres cannot store as `jsonb`.
 
 use std::fmt;
 
+use doorbell::fuzzing::escapes_nul;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 
-use self::nul::escapes_nul;
 use crate::planted::is_planted;
 
-/// JSON escapes a NUL if, and only if, one of its texts has one when serde_json reads it; so does JSON that it has written.
+/// The check reports a null character if and only if serde_json finds one in a string of the document, whether the document is
+/// arbitrary text or was written by serde_json.
 pub fn check(data: &[u8]) {
     let json = String::from_utf8_lossy(data);
     let escapes = if is_planted() {
@@ -22,26 +20,26 @@ pub fn check(data: &[u8]) {
     if let Ok(HasNul(has_nul)) = serde_json::from_str(&json) {
         assert_eq!(escapes, has_nul);
     }
-    let written = serde_json::to_string(&json).expect("any text can be written");
+    let written = serde_json::to_string(&json).expect("any string can be serialized");
     assert_eq!(escapes_nul(&written), json.contains('\0'));
 }
 
-/// Whether any text in it has a NUL: the names of fields too, and what a field of the same name hides.
+/// Whether any string in a document contains a null character, including field names and duplicate fields.
 struct HasNul(bool);
 
 impl<'de> Deserialize<'de> for HasNul {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Texts)
+        deserializer.deserialize_any(Strings)
     }
 }
 
-struct Texts;
+struct Strings;
 
-impl<'de> Visitor<'de> for Texts {
+impl<'de> Visitor<'de> for Strings {
     type Value = HasNul;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("anything")
+        f.write_str("any JSON value")
     }
 
     fn visit_str<E>(self, text: &str) -> Result<HasNul, E> {

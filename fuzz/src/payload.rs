@@ -1,48 +1,41 @@
-//! Payloads of doorbells, which anybody who may connect can forge.
+//! Parsing of notification payloads, which anyone who can connect to the database can forge.
 
-use crate::bus::payload::{StreamRange, pack, parse};
+use std::ops::RangeInclusive;
+
+use doorbell::fuzzing::{pack_payloads, parse_payload};
+use doorbell::store::check_stream_key;
+
 use crate::planted::is_planted;
-use crate::spelling;
-use crate::store::check_stream_key;
+use crate::reference_parser;
 
-/// A payload is read as its grammar says, whatever is in it, and what was read can be packed and read again.
+/// Any payload is parsed as the grammar says, and the ranges parsed from it survive packing and parsing.
 pub fn check(data: &[u8]) {
     let payload = String::from_utf8_lossy(data);
-    let (pointers, bad) = heard(&payload);
+    let (ranges, invalid) = parse(&payload);
 
-    let spelled: Vec<_> = pointers.iter().map(spelled).collect();
-    assert_eq!((spelled, bad), spelling::read(payload.as_bytes()));
-    for pointer in &pointers {
-        assert_eq!(check_stream_key(pointer.stream_key), Ok(()));
-        assert!(1 <= *pointer.seqs.start() && pointer.seqs.start() <= pointer.seqs.end());
+    let plain = ranges
+        .iter()
+        .map(|(key, seqs)| (key.as_bytes(), *seqs.start(), *seqs.end()));
+    assert_eq!((plain.collect(), invalid), reference_parser::parse(payload.as_bytes()));
+    for (key, seqs) in &ranges {
+        assert_eq!(check_stream_key(key), Ok(()));
+        assert!(1 <= *seqs.start() && seqs.start() <= seqs.end());
     }
 
-    let payloads = pack(
-        pointers
-            .iter()
-            .map(|pointer| (pointer.stream_key, pointer.seqs.clone())),
-    );
-    let mut again = Vec::new();
+    let payloads = pack_payloads(ranges.iter().cloned());
+    let mut reparsed = Vec::new();
     for payload in &payloads {
-        let (pointers, bad) = parse(payload);
-        assert_eq!(bad, 0, "{payload:?}");
-        again.extend(pointers);
+        let (ranges, invalid) = parse_payload(payload);
+        assert_eq!(invalid, 0, "{payload:?}");
+        reparsed.extend(ranges);
     }
-    assert_eq!(again, pointers);
+    assert_eq!(reparsed, ranges);
 }
 
-fn spelled<'a>(pointer: &StreamRange<'a>) -> spelling::Spelled<'a> {
-    (
-        pointer.stream_key.as_bytes(),
-        *pointer.seqs.start(),
-        *pointer.seqs.end(),
-    )
-}
-
-fn heard(payload: &str) -> (Vec<StreamRange<'_>>, usize) {
-    let (mut pointers, bad) = parse(payload);
+fn parse(payload: &str) -> (Vec<(&str, RangeInclusive<u64>)>, usize) {
+    let (mut ranges, invalid) = parse_payload(payload);
     if is_planted() {
-        pointers.truncate(2);
+        ranges.truncate(2);
     }
-    (pointers, bad)
+    (ranges, invalid)
 }

@@ -1,8 +1,8 @@
-//! Faults to be found: with `PLANTED=1` in the environment each target has one, and a fuzzer that looks finds it from nothing.
+//! Planted bugs: with `PLANTED=1` in the environment every target has one, which the fuzzer must find without any seed.
 
 use std::sync::LazyLock;
 
-/// Whether the target is to have its fault.
+/// Whether the target plants its bug.
 pub(crate) fn is_planted() -> bool {
     static PLANTED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("PLANTED").is_some());
     *PLANTED

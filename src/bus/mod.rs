@@ -65,7 +65,7 @@
 
 mod bus_event;
 #[cfg(feature = "postgres")]
-mod distributed;
+pub(crate) mod distributed;
 mod error;
 mod event_bus;
 mod history_cache;
@@ -73,11 +73,11 @@ mod hub;
 mod local;
 mod options;
 #[cfg(feature = "postgres")]
-mod payload;
-mod stats;
+pub(crate) mod payload;
+pub(crate) mod stats;
 mod subscription;
-#[cfg(all(test, feature = "postgres"))]
-mod tests;
+#[cfg(all(feature = "postgres", any(test, fuzzing)))]
+pub(crate) mod tests;
 
 pub use crate::event::{FleetEvent, FleetEventKind, StreamEvent};
 pub use bus_event::{BusEvent, Gap, Rewound};

@@ -83,7 +83,7 @@ pub(crate) fn check_channel(name: &str) -> Result<(), InvalidChannel> {
     }
 }
 
-pub(super) fn check_payload(payload: &str) -> Result<(), InvalidPayload> {
+pub(crate) fn check_payload(payload: &str) -> Result<(), InvalidPayload> {
     if payload.len() > MAX_PAYLOAD_BYTES {
         return Err(InvalidPayload::TooLong { bytes: payload.len() });
     }

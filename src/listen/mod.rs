@@ -52,7 +52,7 @@
 
 mod backend_key;
 mod builder;
-mod channel_name;
+pub(crate) mod channel_name;
 mod channels;
 mod connection;
 mod dispatch;

@@ -45,7 +45,7 @@ mod changes;
 mod error;
 mod memory;
 #[cfg(feature = "postgres")]
-mod postgres;
+pub(crate) mod postgres;
 mod record;
 mod record_metadata;
 

@@ -7,7 +7,7 @@ mod history_divergence;
 mod history_reader;
 mod notification_listener;
 mod notifier;
-mod notify_queue;
+pub(crate) mod notify_queue;
 mod reader;
 mod runtime;
 mod shared;

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use crate::bus::payload::{self, SWEEP_REQUEST};
 use crate::bus::stats::Counters;
 
-pub(super) struct NotifyQueue {
+pub(crate) struct NotifyQueue {
     pending: Mutex<Pending>,
     pushed: Notify,
     /// Beyond this number of streams, a request for a sweep replaces the ranges.
@@ -28,7 +28,7 @@ struct Pending {
 }
 
 impl NotifyQueue {
-    pub(super) fn new(max_streams: usize, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(max_streams: usize, counters: Arc<Counters>) -> Self {
         Self {
             pending: Mutex::default(),
             pushed: Notify::new(),
@@ -38,7 +38,7 @@ impl NotifyQueue {
     }
 
     /// Queues a notification for the events `seqs` of a stream.
-    pub(super) fn push(&self, stream_key: &str, seqs: RangeInclusive<u64>) {
+    pub(crate) fn push(&self, stream_key: &str, seqs: RangeInclusive<u64>) {
         self.counters.events_announced.add(1);
         let mut pending = self.pending.lock();
         if pending.add(stream_key, seqs, self.max_streams, &self.counters) {
@@ -48,21 +48,21 @@ impl NotifyQueue {
     }
 
     /// Completes when something was pushed.
-    pub(super) async fn pushed(&self) {
+    pub(crate) async fn pushed(&self) {
         self.pushed.notified().await;
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pending.lock().is_empty()
     }
 
     /// Removes everything that is queued.
-    pub(super) fn take(&self) -> Batch {
+    pub(crate) fn take(&self) -> Batch {
         Batch(std::mem::take(&mut *self.pending.lock()))
     }
 
     /// Queues a batch again that could not be sent. It is merged with what was pushed in the meantime.
-    pub(super) fn put_back(&self, batch: Batch) {
+    pub(crate) fn put_back(&self, batch: Batch) {
         let mut pending = self.pending.lock();
         pending.sweep |= batch.0.sweep;
         for (key, seqs) in batch.0.streams {
@@ -99,14 +99,14 @@ impl Pending {
 }
 
 /// Notifications that are sent together.
-pub(super) struct Batch(Pending);
+pub(crate) struct Batch(Pending);
 
 impl Batch {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn payloads(&self) -> Vec<String> {
+    pub(crate) fn payloads(&self) -> Vec<String> {
         if self.0.sweep {
             return vec![SWEEP_REQUEST.to_owned()];
         }

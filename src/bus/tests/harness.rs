@@ -28,8 +28,13 @@ struct Harness {
     subscriptions: Vec<CheckedSubscription>,
 }
 
-/// Runs a schedule, lets the bus deliver the rest, and checks every subscription.
-pub(super) fn run(ops: Vec<Op>, sweeps: bool) {
+/// Runs a schedule, lets the bus deliver the rest, and checks every subscription. `sweeps` says whether delivering the rest takes a
+/// sweep.
+///
+/// # Panics
+///
+/// If a subscription misses an event, gets one twice or out of order, or gets one that the store does not hold.
+pub fn run(ops: Vec<Op>, sweeps: bool) {
     let mut harness = Harness::new();
     for op in ops {
         harness.apply(op);

@@ -1,59 +1,19 @@
-//! Runs random schedules of operations against a bus, and checks the guarantees of the contract.
+//! Runs schedules of operations against a bus, and checks the guarantees of the contract. The fuzz targets run schedules, too.
 //!
 //! The schedules stand in for the tasks of the distributed bus, so these tests need the feature `postgres`, but no server.
 
+#[cfg(test)]
 mod bus;
 mod checked_subscription;
 mod harness;
+#[cfg(test)]
 mod history;
 mod model_store;
 mod op;
+#[cfg(test)]
+mod random_schedules;
+#[cfg(test)]
 mod rewinds;
 
-use proptest::prelude::*;
-
-use self::harness::run;
-use self::op::{NotificationFate, Op, without_sweeps};
-use super::OnSlow;
-
-fn op() -> impl Strategy<Value = Op> {
-    let stream = 0..4_u8;
-    let fate = prop_oneof![
-        Just(NotificationFate::Delivered),
-        Just(NotificationFate::Late),
-        Just(NotificationFate::Lost)
-    ];
-    let on_slow = prop_oneof![3 => Just(OnSlow::Replay), 1 => Just(OnSlow::Report)];
-    prop_oneof![
-        8 => (stream.clone(), fate).prop_map(|(stream, fate)| Op::Append { stream, fate }),
-        6 => stream.clone().prop_map(|stream| Op::AppendHere { stream }),
-        3 => Just(Op::DeliverLate),
-        1 => (0..6_u8, 1..60_u64, 0..5_u64).prop_map(|(stream, first, more)| Op::InvalidNotification { stream, first, more }),
-        4 => Just(Op::Start),
-        8 => (1..4_usize, 1..6_usize, prop::bool::weighted(0.2))
-            .prop_map(|(streams, limit, fails)| Op::Read { streams, limit, fails }),
-        2 => Just(Op::Sweep),
-        1 => (stream.clone(), 1..60_u64).prop_map(|(stream, through)| Op::Trim { stream, through }),
-        1 => (stream.clone(), 0..30_u64).prop_map(|(stream, keep)| Op::Rewind { stream, keep }),
-        2 => (stream.clone(), on_slow).prop_map(|(stream, on_slow)| Op::SubscribeOne { stream, on_slow }),
-        1 => (stream, 0..30_u64).prop_map(|(stream, after)| Op::SubscribeFrom { stream, after }),
-        1 => Just(Op::SubscribeAll),
-        10 => (any::<usize>(), 1..12_usize)
-            .prop_map(|(subscription, items)| Op::Receive { subscription, items }),
-        1 => any::<usize>().prop_map(|subscription| Op::Unsubscribe { subscription }),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
-
-    #[test]
-    fn every_subscription_gets_every_event_once_and_in_order(ops in prop::collection::vec(op(), 0..160)) {
-        run(ops, true);
-    }
-
-    #[test]
-    fn no_sweep_is_needed_if_no_notification_is_lost(ops in prop::collection::vec(op(), 0..160)) {
-        run(without_sweeps(ops), false);
-    }
-}
+pub use self::harness::run;
+pub use self::op::{NotificationFate, Op, without_sweeps};

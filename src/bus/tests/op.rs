@@ -1,75 +1,104 @@
-//! The operations of a schedule. The fuzz targets in `fuzz/` generate them too.
+//! The operations of a schedule. The fuzz targets decode their input into these.
 
 use crate::bus::OnSlow;
 
-/// An operation of a schedule.
+/// One operation. Streams and subscriptions are given by their index; an index of a subscription wraps around.
 #[derive(Clone, Debug)]
-pub(super) enum Op {
-    /// Another process appends to a stream, and its notification is delivered, late or lost.
+pub enum Op {
+    /// Another process appends to a stream and notifies.
     Append {
+        /// The stream.
         stream: u8,
+        /// What happens to the notification.
         fate: NotificationFate,
     },
-    /// This process appends to a stream, and delivers the event itself.
+    /// This process appends and delivers without reading the event back.
     AppendHere {
+        /// The stream.
         stream: u8,
     },
-    /// The oldest late notification is delivered.
+    /// The oldest late notification arrives.
     DeliverLate,
-    /// A notification comes that no appender has sent.
+    /// A notification arrives for events that may not exist.
     InvalidNotification {
+        /// The stream, which may have no events.
         stream: u8,
+        /// The first number.
         first: u64,
+        /// How many numbers follow the first.
         more: u64,
     },
-    /// The bus gives new subscriptions their start.
+    /// The worker fixes the start positions of new subscriptions.
     Start,
-    /// The bus reads up to `limit` records of up to `streams` streams each, or the read fails.
+    /// The worker reads events that are wanted.
     Read {
+        /// The maximum number of streams.
         streams: usize,
+        /// The maximum number of events per stream.
         limit: usize,
+        /// Whether the read fails.
         fails: bool,
     },
+    /// The worker looks for events whose notification was lost.
     Sweep,
-    /// Retention removes a stream's events up to `through`.
+    /// Retention removes events from a stream.
     Trim {
+        /// The stream.
         stream: u8,
+        /// The last number to remove.
         through: u64,
     },
-    /// The store loses a stream's events after `keep`, if they were delivered.
+    /// The store loses delivered events. Without effect if no event after `keep` was delivered.
     Rewind {
+        /// The stream.
         stream: u8,
+        /// The last number to keep.
         keep: u64,
     },
+    /// A subscription to one stream's new events.
     SubscribeOne {
+        /// The stream.
         stream: u8,
+        /// What happens if the subscription lags.
         on_slow: OnSlow,
     },
+    /// A subscription to one stream from a position on.
     SubscribeFrom {
+        /// The stream.
         stream: u8,
+        /// The number that precedes the first event.
         after: u64,
     },
+    /// A subscription to all streams' new events.
     SubscribeAll,
-    /// A subscriber receives up to `items` items.
+    /// A subscriber receives.
     Receive {
+        /// The subscription.
         subscription: usize,
+        /// The maximum number of items.
         items: usize,
     },
+    /// A subscription is dropped.
     Unsubscribe {
+        /// The subscription.
         subscription: usize,
     },
 }
 
+/// What happens to the notification of an append.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum NotificationFate {
+pub enum NotificationFate {
+    /// It arrives at once.
     Delivered,
+    /// It arrives with a later [`Op::DeliverLate`].
     Late,
+    /// It never arrives.
     Lost,
 }
 
-/// Removes the sweeps from a schedule. Notifications may be late in it, but none is lost.
-pub(super) fn without_sweeps(ops: Vec<Op>) -> Vec<Op> {
-    let replace = |op| match op {
+/// The same schedule without sweeps: notifications that would be lost are late instead.
+pub fn without_sweeps(ops: Vec<Op>) -> Vec<Op> {
+    let op = |op| match op {
         Op::Sweep => None,
         Op::Append {
             stream,
@@ -80,5 +109,5 @@ pub(super) fn without_sweeps(ops: Vec<Op>) -> Vec<Op> {
         }),
         op => Some(op),
     };
-    ops.into_iter().filter_map(replace).collect()
+    ops.into_iter().filter_map(op).collect()
 }

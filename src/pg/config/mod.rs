@@ -14,6 +14,8 @@ use std::time::Duration;
 use tokio_postgres::config::Host;
 
 pub use error::ConfigError;
+#[cfg(any(test, fuzzing))]
+pub(crate) use parse::parse_without_files;
 pub use tls::Tls;
 
 /// tokio-postgres's default: a dead peer is detected after two hours.

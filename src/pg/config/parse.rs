@@ -10,6 +10,18 @@ use super::ssl_mode::{Certificates, SslMode};
 use crate::pg::server_error::ServerError;
 
 pub(super) fn parse(text: &str) -> Result<ListenConfig, ConfigError> {
+    let (postgres, mode, certificates) = parse_settings(text)?;
+    Ok(ListenConfig::new(postgres, mode.tls(&certificates)?))
+}
+
+/// The settings, and whether they verify the server's certificate. Reads no certificate file.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn parse_without_files(text: &str) -> Result<(tokio_postgres::Config, bool), ConfigError> {
+    let (postgres, mode, _) = parse_settings(text)?;
+    Ok((postgres, matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull)))
+}
+
+fn parse_settings(text: &str) -> Result<(tokio_postgres::Config, SslMode, Certificates), ConfigError> {
     let mut extra = ExtraParameters::default();
     let rest = if text.starts_with("postgres://") || text.starts_with("postgresql://") {
         from_url(text, &mut extra)?
@@ -24,7 +36,7 @@ pub(super) fn parse(text: &str) -> Result<ListenConfig, ConfigError> {
     if let Some(options) = extra.options {
         postgres.options(options);
     }
-    Ok(ListenConfig::new(postgres, mode.tls(&extra.certificates)?))
+    Ok((postgres, mode, extra.certificates))
 }
 
 /// The parameters that are not left to tokio-postgres.

@@ -7,7 +7,7 @@ mod encode;
 mod error;
 mod execute;
 mod group_commit;
-mod jsonb_text;
+pub(crate) mod jsonb_text;
 mod migrate;
 mod read;
 mod retention;

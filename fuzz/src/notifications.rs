@@ -1,21 +1,13 @@
-//! Doorbells that come in, honest ones and forged ones, while everything else happens to the bus as well.
+//! Schedules of a bus: valid, late, lost and forged notifications, with retention, failovers and subscriptions in between.
 
-#[path = "../../src/bus/tests/model_store.rs"]
-mod model_store;
-#[path = "../../src/bus/tests/harness.rs"]
-mod harness;
-#[path = "../../src/bus/tests/op.rs"]
-mod op;
-#[path = "../../src/bus/tests/checked_subscription.rs"]
-mod checked_subscription;
+use doorbell::bus::OnSlow;
+use doorbell::fuzzing::schedule::{NotificationFate, Op, run, without_sweeps};
 
-use self::op::{NotificationFate, Op, without_sweeps};
-use crate::bus::OnSlow;
 use crate::input::Input;
 use crate::planted::is_planted;
 
-/// More would only be slow.
-const MOST_STEPS: usize = 300;
+/// Bounds the time of one execution.
+const MAX_OPS: usize = 300;
 
 /// Every subscription gets every event once and in order, and nothing that the store does not hold, whatever is forged.
 pub fn check(data: &[u8]) {
@@ -23,30 +15,30 @@ pub fn check(data: &[u8]) {
     let Some(sweeps) = input.one_of(&[false, true]) else {
         return;
     };
-    let steps: Vec<_> = std::iter::from_fn(|| step(&mut input)).take(MOST_STEPS).collect();
-    let steps = if sweeps || is_planted() {
-        steps
+    let ops: Vec<_> = std::iter::from_fn(|| op(&mut input)).take(MAX_OPS).collect();
+    let ops = if sweeps || is_planted() {
+        ops
     } else {
-        without_sweeps(steps)
+        without_sweeps(ops)
     };
     if std::env::var_os("VERBOSE").is_some() {
-        eprintln!("{steps:#?}");
+        eprintln!("{ops:#?}");
     }
-    harness::run(steps, sweeps);
+    run(ops, sweeps);
 }
 
-fn step(input: &mut Input<'_>) -> Option<Op> {
+fn op(input: &mut Input<'_>) -> Option<Op> {
     Some(match input.byte()? % 15 {
-        0 => append(input, NotificationFate::Announced)?,
+        0 => append(input, NotificationFate::Delivered)?,
         1 => append(input, NotificationFate::Late)?,
         2 => append(input, NotificationFate::Lost)?,
         3 => Op::AppendHere { stream: stream(input)? },
-        4 => Op::LateNotification,
+        4 => Op::DeliverLate,
         5 => {
-            // Also of streams that have no events.
+            // Includes streams without events.
             let (stream, seqs) = (input.byte()? % 6, input.seqs()?);
             let (first, more) = (*seqs.start(), seqs.end() - seqs.start());
-            Op::Forged { stream, first, more }
+            Op::InvalidNotification { stream, first, more }
         }
         6 => Op::Start,
         7 => {
@@ -93,7 +85,7 @@ fn append(input: &mut Input<'_>, fate: NotificationFate) -> Option<Op> {
     Some(Op::Append { stream, fate })
 }
 
-/// One that has events.
+/// One of the four streams that get events.
 fn stream(input: &mut Input<'_>) -> Option<u8> {
     Some(input.byte()? & 3)
 }

@@ -1,16 +1,17 @@
-//! A second reading of payloads, by the grammar at the head of `pointer.rs` alone: over bytes, and from the right.
+//! A second parser of notification payloads, written from the grammar at the head of `src/bus/payload.rs` alone: it works on bytes
+//! and from the right.
 
-/// A pointer's stream key, and the first and last number.
-pub(crate) type Spelled<'a> = (&'a [u8], u64, u64);
+/// A stream key, and the first and the last sequence number.
+pub(crate) type Range<'a> = (&'a [u8], u64, u64);
 
-/// The pointers of a payload, and how many parts of it are none.
-pub(crate) fn read(payload: &[u8]) -> (Vec<Spelled<'_>>, usize) {
-    let parts: Vec<_> = payload.split(|&byte| byte == 0x1e).map(pointer).collect();
-    let bad = parts.iter().filter(|part| part.is_none()).count();
-    (parts.into_iter().flatten().collect(), bad)
+/// The ranges in a payload, and the number of parts that are not ranges.
+pub(crate) fn parse(payload: &[u8]) -> (Vec<Range<'_>>, usize) {
+    let parts: Vec<_> = payload.split(|&byte| byte == 0x1e).map(range).collect();
+    let invalid = parts.iter().filter(|part| part.is_none()).count();
+    (parts.into_iter().flatten().collect(), invalid)
 }
 
-fn pointer(part: &[u8]) -> Option<Spelled<'_>> {
+fn range(part: &[u8]) -> Option<Range<'_>> {
     let (rest, last) = number(part)?;
     let (rest, first) = match rest.split_last()? {
         (b'-', rest) => number(rest)?,
@@ -21,7 +22,7 @@ fn pointer(part: &[u8]) -> Option<Spelled<'_>> {
     (*colon == b':' && is_key && 1 <= first && first <= last).then_some((key, first, last))
 }
 
-/// The number that a text ends with, and what is before it.
+/// The number at the end of a text, and what precedes it.
 fn number(text: &[u8]) -> Option<(&[u8], u64)> {
     let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (rest, digits) = text.split_at(text.len() - digits);

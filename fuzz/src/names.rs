@@ -1,22 +1,23 @@
-//! Names of channels and payloads of notifications, as they go into SQL.
+//! Channel names and payloads, checked and quoted for SQL.
 
-use super::channel::{ChannelName, InvalidChannel, InvalidPayload, check_payload, push_identifier, push_literal};
+use doorbell::fuzzing::{check_channel_name, check_payload, quote_identifier, quote_literal};
+use doorbell::listen::{InvalidChannel, InvalidPayload};
+
 use crate::planted::is_planted;
 
-/// Names that Postgres could not hold, or would cut, are refused; and whatever a text contains, the server reads it back from
-/// the SQL as it was, and nothing else.
+/// Names and payloads that Postgres rejects or truncates are refused. Any text, once quoted, is read back unchanged by the server's
+/// lexer, and the quotes end where they should.
 pub fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (bytes, nul) = (text.len(), text.bytes().any(|byte| byte == 0));
 
-    let name = ChannelName::new(&text).map(|name| name.as_str().to_owned());
     assert_eq!(
-        name,
+        check_channel_name(&text),
         match bytes {
             0 => Err(InvalidChannel::Empty),
             64.. => Err(InvalidChannel::TooLong { bytes }),
             _ if nul => Err(InvalidChannel::Nul),
-            _ => Ok(text.clone().into_owned()),
+            _ => Ok(()),
         }
     );
     assert_eq!(
@@ -28,10 +29,9 @@ pub fn check(data: &[u8]) {
         }
     );
 
-    // What comes after it may look as if it went on.
+    // The text after the quotes may look like a continuation.
     let rest = [" ", " \"x", " 'x", " \\x"][bytes % 4];
-    let mut sql = String::new();
-    push_identifier(&mut sql, &text);
+    let mut sql = quote_identifier(&text);
     if is_planted() {
         sql = sql.replace("'\"\"", "'\"");
     }
@@ -39,19 +39,18 @@ pub fn check(data: &[u8]) {
     sql.push_str(rest);
     assert_eq!(identifier(&sql), Some((text.clone().into_owned(), end)));
 
-    let mut sql = String::new();
-    push_literal(&mut sql, &text);
+    let mut sql = quote_literal(&text);
     let end = sql.len();
     sql.push_str(rest);
     assert_eq!(literal(&sql), Some((text.into_owned(), end)));
 }
 
-/// The identifier at the head of some SQL, and where it ends, as the server's lexer reads it.
+/// The identifier at the start of `sql` and the offset of its end, as the server's lexer reads it.
 fn identifier(sql: &str) -> Option<(String, usize)> {
     quoted(sql, "\"", '"', None)
 }
 
-/// The same of a literal with escapes.
+/// The same for an escape string literal.
 fn literal(sql: &str) -> Option<(String, usize)> {
     quoted(sql, "E'", '\'', Some('\\'))
 }
@@ -61,12 +60,12 @@ fn quoted(sql: &str, opening: &str, quote: char, escape: Option<char>) -> Option
     let mut text = String::new();
     while let Some((at, c)) = chars.next() {
         if c == quote {
-            // A quote that is doubled stands for itself.
+            // A doubled quote stands for one.
             if chars.next_if(|&(_, next)| next == quote).is_none() {
                 return Some((text, opening.len() + at + 1));
             }
         } else if Some(c) == escape {
-            // Others would mean something else, and are never written.
+            // Only a doubled escape stands for itself; no other escape is ever written.
             chars.next_if(|&(_, next)| Some(next) == escape)?;
         }
         text.push(c);

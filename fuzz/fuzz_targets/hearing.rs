@@ -1,5 +1,0 @@
-//! See `hearing.rs` in `src/`.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| doorbell_fuzz::hearing::check(data));

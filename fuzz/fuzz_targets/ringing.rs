@@ -1,5 +1,0 @@
-//! See `ringing.rs` in `src/`.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| doorbell_fuzz::ringing::check(data));
