@@ -1,16 +1,16 @@
-//! What the clustered bus delivers, against a real server that nothing is wrong with.
+//! What the clustered bus delivers, over a healthy server.
 
 mod bus_support;
 
-#[path = "bus_delivery/bells.rs"]
-mod bells;
-#[path = "bus_delivery/crowd.rs"]
-mod crowd;
-#[path = "bus_delivery/ending.rs"]
-mod ending;
+#[path = "bus_delivery/fan_out.rs"]
+mod fan_out;
 #[path = "bus_delivery/keys.rs"]
 mod keys;
-#[path = "bus_delivery/registrations.rs"]
-mod registrations;
+#[path = "bus_delivery/notifications.rs"]
+mod notifications;
+#[path = "bus_delivery/shutdown.rs"]
+mod shutdown;
+#[path = "bus_delivery/subscriptions.rs"]
+mod subscriptions;
 #[path = "bus_delivery/transactions.rs"]
 mod transactions;

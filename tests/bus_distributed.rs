@@ -56,7 +56,7 @@ async fn two_buses_over_one_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_appended_before_is_delivered_when_its_bell_rings_after() {
+async fn an_earlier_event_is_delivered_when_its_notification_arrives() {
     let database = Database::fresh().unwrap();
     let store = Arc::new(MemoryStore::new());
     let bus = DistributedBus::connect(&database.url(), store.clone()).await.unwrap();
@@ -78,7 +78,7 @@ async fn an_event_appended_before_is_delivered_when_its_bell_rings_after() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_listener_is_terminated_and_nothing_is_lost() {
+async fn terminating_the_listener_loses_nothing() {
     let database = Database::fresh().unwrap();
     let store = Arc::new(MemoryStore::new());
     let bus = DistributedBus::connect(&database.url(), store.clone()).await.unwrap();
@@ -117,7 +117,7 @@ async fn connecting_fails_at_once_if_the_server_refuses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn history_is_whole_though_nobody_rang_for_it() {
+async fn history_is_complete_without_notifications() {
     let database = Database::fresh().unwrap();
     let store = Arc::new(MemoryStore::new());
     let builder = DistributedBus::builder(store.clone()).url(&database.url());
@@ -128,7 +128,7 @@ async fn history_is_whole_though_nobody_rang_for_it() {
         .unwrap();
     let live = bus.subscribe("agent-1");
     live.ready().await.unwrap();
-    store.append_now(note("agent-1", "nobody rings")).unwrap();
+    store.append_now(note("agent-1", "no notification")).unwrap();
     store.append_now(note("agent-1", "for these")).unwrap();
     let mut history = bus.subscribe_from("agent-1", 0);
     for seq in 1..=2 {

@@ -1,10 +1,10 @@
-//! Another server in the server's place: poolers, standbys, promotions, restored dumps.
+//! Poolers, standbys, promotions and restored dumps.
 
 mod bus_support;
 
-#[path = "bus_failover/elsewhere.rs"]
-mod elsewhere;
+#[path = "bus_failover/polling.rs"]
+mod polling;
 #[path = "bus_failover/promotion.rs"]
 mod promotion;
-#[path = "bus_failover/restored.rs"]
-mod restored;
+#[path = "bus_failover/restore.rs"]
+mod restore;

@@ -1,4 +1,4 @@
-//! The clustered bus in the hands of somebody who does everything at the wrong moment.
+//! Unusual events, races, runtimes and slow subscribers.
 
 mod bus_support;
 

@@ -70,7 +70,7 @@ impl Recorder for Notebook {
 }
 
 #[test]
-fn the_recorder_has_descriptions_and_the_last_figures() {
+fn the_recorder_gets_descriptions_and_final_values() {
     let notebook = Notebook::default();
     let stats = with_local_recorder(&notebook, || {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,4 +1,4 @@
-//! What may name a stream, all the way from one process through the server to the other.
+//! Stream keys, from one process through the server to another.
 
 use doorbell::bus::{BusError, EventBus as _};
 use doorbell::store::{InvalidStreamKey, MAX_STREAM_KEY_BYTES};
@@ -7,7 +7,7 @@ use throwaway_postgres::Database;
 use crate::bus_support::{bus, event, expect_end, expect_nothing, note};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p07_any_key_is_delivered() {
+async fn p07_every_valid_key_is_delivered() {
     let database = Database::fresh().unwrap();
     let (here, there) = (bus(&database.url()).await, bus(&database.url()).await);
     let mut all = here.subscribe_all_ready().await.unwrap();
@@ -33,7 +33,7 @@ async fn p07_any_key_is_delivered() {
             assert_eq!(*event(&mut one).await, stamped);
             assert_eq!(*event(&mut all).await, stamped);
         }
-        // The same, rung from SQL.
+        // The same, appended and notified by SQL.
         let quoted = key.replace('\'', "''");
         database
             .psql(&format!(
@@ -49,7 +49,7 @@ async fn p07_any_key_is_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p07_what_is_no_key_is_refused_before_anything_is_written() {
+async fn p07_invalid_keys_are_refused_before_anything_is_written() {
     let database = Database::fresh().unwrap();
     let bus = bus(&database.url()).await;
     let mut all = bus.subscribe_all_ready().await.unwrap();

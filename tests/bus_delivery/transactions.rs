@@ -1,4 +1,4 @@
-//! Appends in transactions: slow ones, those that roll back, and those that have nothing to do with the bus.
+//! Appends in slow and rolled-back transactions, and unrelated open transactions.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use throwaway_postgres::Database;
 
 use crate::bus_support::{builder, bus, event, expect, expect_nothing, listener, note, store};
 
-/// A second append to the stream waits for the first, so numbers are in the order of commit, and no reader can pass one over.
+/// A second append to the stream waits for the first, so numbers follow the order of commit, and no reader can skip one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p11_a_low_number_cannot_be_committed_after_a_high_one() {
     let database = Database::fresh().unwrap();
     let store = store(&database.url()).await;
     let bus = builder(&database.url(), &store)
-        .sweep_interval(Duration::from_millis(20)) // readers look all the time
+        .sweep_interval(Duration::from_millis(20)) // sweeps all the time
         .connect()
         .await
         .unwrap();
@@ -31,7 +31,10 @@ async fn p11_a_low_number_cannot_be_committed_after_a_high_one() {
         async move { bus.append_and_publish(note("agent-1", "fast")).await }
     });
     let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-    testkit::within::eventually("the second writer waits", || database.psql(waiting).unwrap() == "1").await;
+    testkit::within::eventually("the wait of the second writer", || {
+        database.psql(waiting).unwrap() == "1"
+    })
+    .await;
     expect_nothing(&mut one);
     assert!(!fast.is_finished());
     slow.commit().await.unwrap();
@@ -39,9 +42,9 @@ async fn p11_a_low_number_cannot_be_committed_after_a_high_one() {
     expect(&mut one, "agent-1", 1..=2).await;
 }
 
-/// Eight writers on one stream, each in transactions of random length, a third of them rolled back.
+/// Eight writers append to one stream in transactions of different length, and roll a third of them back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p11_writers_that_hurry_and_linger_leave_no_gap() {
+async fn p11_fast_and_slow_transactions_leave_no_gap() {
     const WRITERS: u64 = 8;
     const EACH: u64 = 30;
     let database = Database::fresh().unwrap();
@@ -71,9 +74,9 @@ async fn p11_writers_that_hurry_and_linger_leave_no_gap() {
                         .append_in(&mut transaction, note("agent-1", "hello"))
                         .await
                         .unwrap();
-                    let linger = (writer * 31 + round * 17) % 4;
+                    let millis = (writer * 31 + round * 17) % 4;
                     sqlx::query("SELECT pg_sleep($1)")
-                        .bind(linger as f64 / 1000.0)
+                        .bind(millis as f64 / 1000.0)
                         .execute(&mut *transaction)
                         .await
                         .unwrap();
@@ -97,9 +100,9 @@ async fn p11_writers_that_hurry_and_linger_leave_no_gap() {
     assert_eq!(store.high_water("agent-1").await.unwrap(), committed);
 }
 
-/// A backup, a report, a migration: neither an old snapshot nor an open transaction that has written holds anything up.
+/// Neither an old snapshot nor an open transaction that has written delays a delivery.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p12_open_transactions_of_others_stall_nothing() {
+async fn p12_unrelated_open_transactions_delay_nothing() {
     let database = Database::fresh().unwrap();
     let store = store(&database.url()).await;
     let others = PgPoolOptions::new().connect(&database.url()).await.unwrap();
@@ -128,23 +131,26 @@ async fn p12_open_transactions_of_others_stall_nothing() {
     let mut slowest = [Duration::ZERO; 2];
     for round in 0..20 {
         let begun = Instant::now();
-        there.append_and_publish(note("agent-1", "rung for")).await.unwrap();
+        there
+            .append_and_publish(note("agent-1", "with a notification"))
+            .await
+            .unwrap();
         expect(&mut all, "agent-1", 2 * round + 1..=2 * round + 1).await;
         slowest[0] = slowest[0].max(begun.elapsed());
         let begun = Instant::now();
-        store.append(note("agent-1", "silent")).await.unwrap();
+        store.append(note("agent-1", "without a notification")).await.unwrap();
         expect(&mut all, "agent-1", 2 * round + 2..=2 * round + 2).await;
         slowest[1] = slowest[1].max(begun.elapsed());
     }
     println!(
-        "with transactions open: {:?} by a bell, {:?} by a sweep, at most",
+        "with open transactions: at most {:?} by notification, {:?} by sweep",
         slowest[0], slowest[1]
     );
     assert!(
         slowest[0] < Duration::from_secs(1) && slowest[1] < Duration::from_secs(1),
         "{slowest:?}"
     );
-    // The one that has written, and was open all the while, appends and commits: what it brings is not overlooked.
+    // An event appended by the transaction that was open all the while is found, too.
     store.append_in(&mut writing, note("agent-2", "late")).await.unwrap();
     writing.commit().await.unwrap();
     expect(&mut all, "agent-2", 1..=1).await;
@@ -152,7 +158,7 @@ async fn p12_open_transactions_of_others_stall_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p14_what_rolls_back_has_never_been() {
+async fn p14_a_rolled_back_append_leaves_no_trace() {
     let database = Database::fresh().unwrap();
     let store = store(&database.url()).await;
     let bus = bus(&database.url()).await;
@@ -165,7 +171,7 @@ async fn p14_what_rolls_back_has_never_been() {
             .unwrap();
         assert_eq!(rolled_back.seq, seq);
         transaction.rollback().await.unwrap();
-        // Whoever publishes it all the same has rung for nothing.
+        // Publishing it anyway has no effect.
         bus.publish(rolled_back);
         let mut transaction = store.pool().begin().await.unwrap();
         let committed = store.append_in(&mut transaction, note("agent-1", "yes")).await.unwrap();
@@ -180,9 +186,9 @@ async fn p14_what_rolls_back_has_never_been() {
     expect_nothing(&mut all);
 }
 
-/// The pool that the bus shares with the application has no free connection for as long as we like.
+/// The application holds every connection of the pool that it shares with the bus.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p15_a_full_pool_stops_neither_bells_nor_the_listener() {
+async fn p15_an_exhausted_pool_stops_neither_notifications_nor_the_listener() {
     let database = Database::fresh().unwrap();
     let limit = Duration::from_millis(500);
     let pool = PgPoolOptions::new()
@@ -193,7 +199,7 @@ async fn p15_a_full_pool_stops_neither_bells_nor_the_listener() {
         .unwrap();
     let shared = PostgresStore::new(pool.clone());
     shared.migrate().await.unwrap();
-    // Its bells go through the pool, and so does its store.
+    // Both its notifications and its store use the pool.
     let here = DistributedBus::builder(std::sync::Arc::new(shared.clone()))
         .pool(pool.clone())
         .listen(listener(&database.url()))
@@ -220,7 +226,7 @@ async fn p15_a_full_pool_stops_neither_bells_nor_the_listener() {
     expect(&mut theirs, "agent-1", 1..=1).await;
     assert!(
         begun.elapsed() < Duration::from_secs(3),
-        "the bell has come by another way"
+        "the notification took another connection"
     );
     let begun = Instant::now();
     let error = here.append_and_publish(note("agent-2", "hello")).await.unwrap_err();

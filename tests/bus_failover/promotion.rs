@@ -1,4 +1,4 @@
-//! The primary is gone, and its standby takes its place, with everything or with less.
+//! A standby replaces the primary, with or without loss.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::bus_support::writer::{Writer, append};
 use crate::bus_support::{builder, expect, expect_nothing, next, note, until};
 use testkit::proxy::Proxy;
 
-/// A primary and its standby, behind an address that leads to one of them.
+/// A primary and its standby, behind an address that connects to one of them.
 struct Pair {
     primary: Server,
     standby: Server,
@@ -37,7 +37,7 @@ impl Pair {
         (store, bus)
     }
 
-    /// The primary dies, and the address leads to the standby.
+    /// Kills the primary, promotes the standby, and redirects the address to it.
     fn fail_over(&self) {
         self.primary.stop(Stop::Kill).unwrap();
         self.standby.promote().unwrap();
@@ -66,7 +66,7 @@ async fn a_promotion_without_loss_goes_unnoticed_by_subscribers() {
     }
 }
 
-/// What the subscription says of the stream's other history.
+/// The next item, which must be a rewind.
 async fn rewound(subscription: &mut BusSubscription) -> Rewound {
     match next(subscription).await {
         BusEvent::Rewound(rewound) => rewound,
@@ -74,9 +74,9 @@ async fn rewound(subscription: &mut BusSubscription) -> Rewound {
     }
 }
 
-/// The standby lacks the last events. Whoever has had them is told, stream by stream, exactly; the others notice nothing.
+/// The standby lacks the last events. Subscriptions that had them get an exact rewind per stream; others notice nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lossy_failover_rewinds_exactly_the_streams_that_lost() {
+async fn a_lossy_failover_rewinds_exactly_the_streams_that_lost_events() {
     let pair = Pair::start().await;
     let (_, here) = pair.bus().await;
     let (_, there) = pair.bus().await;
@@ -100,7 +100,7 @@ async fn a_lossy_failover_rewinds_exactly_the_streams_that_lost() {
     pair.standby
         .psql("ALTER SYSTEM SET primary_conninfo = ''; SELECT pg_reload_conf()")
         .unwrap();
-    testkit::within::eventually("the standby streams no more", || {
+    testkit::within::eventually("the end of replication", || {
         let receivers = "SELECT count(*) FROM pg_stat_replication";
         pair.primary.psql(receivers).unwrap() == "0"
     })
@@ -114,7 +114,7 @@ async fn a_lossy_failover_rewinds_exactly_the_streams_that_lost() {
     }
     pair.primary.stop(Stop::Kill).unwrap();
     pair.standby.promote().unwrap();
-    // Somebody else is faster: one stream has reached further than before, with other events, when the bus comes.
+    // Before the bus reconnects, another writer extends one stream beyond its old length, with other events.
     pair.standby
         .psql(
             "SELECT doorbell.append('replaced', jsonb_build_object('agent_id', 'replaced', 'type', 'agent_retired')) \
@@ -150,7 +150,7 @@ async fn a_lossy_failover_rewinds_exactly_the_streams_that_lost() {
         follows,
         (11..=15).map(|seq| ("replaced".to_owned(), seq)).collect::<Vec<_>>()
     );
-    // It goes on with the numbers of the new history.
+    // New events continue the numbers of the new history.
     until(&there, BusState::Live).await;
     append(&there, "shorter", 11).await;
     append(&there, "untouched", 11).await;

@@ -1,4 +1,4 @@
-//! The server goes away and comes back.
+//! Server restarts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::bus_support::progress::Progress;
 use crate::bus_support::writer::Writer;
 use crate::bus_support::{blocking, builder, bus, expect, store, until};
 
-/// How soon everybody is to have caught up when the server is back. Under a second on a machine with nothing else to do.
+/// The time limit for catching up after a restart. An idle machine takes less than a second.
 const CAUGHT_UP: Duration = Duration::from_secs(3);
 
-/// Appends behind the bus's back: no bell rings.
-const HUNDRED: &str = "SELECT doorbell.append('silent', jsonb_build_object('agent_id', 'silent', 'type', 'agent_connected')) \
+/// Appends without a notification.
+const HUNDRED: &str = "SELECT doorbell.append('unnotified', jsonb_build_object('agent_id', 'unnotified', 'type', 'agent_connected')) \
                        FROM generate_series(1, 100)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,14 +31,14 @@ async fn p02_an_immediate_restart_loses_nothing() {
         let committed = writer.committed(20).await;
         let stopping = server.clone();
         blocking(move || {
-            // Nobody rings for these: what finds them is the look after the reconnect.
+            // The sweep after the reconnect must find these.
             stopping.psql(HUNDRED).unwrap();
             stopping.stop(how).unwrap();
             stopping.start_again().unwrap();
         })
         .await;
         let back = Instant::now();
-        all.reaches("silent", 100 * (round as u64 + 1)).await;
+        all.reaches("unnotified", 100 * (round as u64 + 1)).await;
         all.reaches("agent-1", committed).await;
         one.reaches("agent-1", committed).await;
         slowest = slowest.max(back.elapsed());
@@ -46,11 +46,11 @@ async fn p02_an_immediate_restart_loses_nothing() {
     let last = writer.stop().await;
     all.reaches("agent-1", last).await;
     one.reaches("agent-1", last).await;
-    println!("all caught up {slowest:?} after the server was back, at most");
+    println!("all subscriptions caught up at most {slowest:?} after the restart");
     assert!(slowest < CAUGHT_UP, "{slowest:?}");
 }
 
-/// A bus that is made, and subscribed to, while there is no server.
+/// A bus is created and subscribed to while the server is down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p02_subscriptions_made_during_the_outage_become_ready_after_it() {
     let server = Arc::new(Server::start().unwrap());

@@ -1,4 +1,4 @@
-//! Single connections are ended while events are committed.
+//! Connections are terminated while events are committed.
 
 use doorbell::bus::{BusState, EventBus as _};
 use throwaway_postgres::Server;
@@ -7,11 +7,11 @@ use crate::bus_support::progress::Progress;
 use crate::bus_support::writer::Writer;
 use crate::bus_support::{LISTENER, blocking, builder, bus, event, listener, store, until};
 
-/// The subscriber's listener, apart from the publisher's.
+/// The `application_name` of the subscriber's listener.
 const OURS: &str = "the subscriber's listener";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p01_the_listener_is_terminated_and_no_new_event_is_needed() {
+async fn p01_recovery_from_a_terminated_listener_needs_no_new_event() {
     let server = Server::start().unwrap();
     let store = store(&server.url()).await;
     let here = builder(&server.url(), &store)
@@ -27,7 +27,7 @@ async fn p01_the_listener_is_terminated_and_no_new_event_is_needed() {
         for pid in server.backends(OURS).unwrap() {
             server.terminate_backend(pid).unwrap();
         }
-        // Its bell falls into the outage, and nothing comes after it.
+        // Its notification falls into the outage, and no event follows it.
         let stamped = there
             .append_and_publish(crate::bus_support::note("agent-1", "hello"))
             .await
@@ -67,7 +67,7 @@ async fn p01_listeners_are_terminated_under_load() {
     }
 }
 
-/// Not only the listener: the pools' connections, too, while they are in use.
+/// Terminates the listeners and the pools' connections while they are in use.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p01_all_connections_are_terminated_under_load() {
     let server = std::sync::Arc::new(Server::start().unwrap());

@@ -1,4 +1,4 @@
-//! Time limits that the server's operator has set.
+//! Timeouts configured on the server.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use throwaway_postgres::Server;
 use crate::bus_support::{builder, bus, expect, note, store, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p09_the_bus_survives_the_time_limits_of_the_server_and_of_the_role() {
+async fn p09_the_bus_survives_timeouts_of_the_server_and_the_role() {
     let server = Server::builder()
         .setting("idle_session_timeout", "300ms")
         .setting("statement_timeout", "2s")
@@ -21,7 +21,7 @@ async fn p09_the_bus_survives_the_time_limits_of_the_server_and_of_the_role() {
         )
         .unwrap();
     let store = store(&server.url()).await;
-    // A heartbeat that is slower than the limit on idle sessions.
+    // The heartbeat interval exceeds `idle_session_timeout`.
     let here = builder(&server.url(), &store)
         .listen(
             doorbell::listen::ListenMultiplexer::builder()
@@ -34,7 +34,7 @@ async fn p09_the_bus_survives_the_time_limits_of_the_server_and_of_the_role() {
     let there = bus(&server.url()).await;
     let mut all = here.subscribe_all_ready().await.unwrap();
     for seq in 1..=3 {
-        // Longer than any of the limits; the server ends what is idle meanwhile, the pools' connections among them.
+        // Longer than any timeout: the server ends idle sessions, including the pools'.
         tokio::time::sleep(Duration::from_millis(1200)).await;
         there.append_and_publish(note("agent-1", "hello")).await.unwrap();
         expect(&mut all, "agent-1", seq..=seq).await;

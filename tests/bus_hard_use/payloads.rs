@@ -1,4 +1,4 @@
-//! Events that are large, that do not survive their own encoding, or whose decoder panics.
+//! Events that are large, cannot be decoded, or whose decoder panics.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use throwaway_postgres::Database;
 
 use crate::bus_support::{NEVER, bus, event, note};
 
-/// An event whose decoder does what the event says.
+/// An event that controls its own decoder.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-struct Moody {
+struct Scripted {
     key: String,
     #[serde(default)]
     seq: u64,
-    #[serde(deserialize_with = "moodily")]
-    mood: String,
+    #[serde(deserialize_with = "decode_as_told")]
+    decoding: String,
 }
 
-fn moodily<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let mood = String::deserialize(deserializer)?;
-    match mood.as_str() {
+fn decode_as_told<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let decoding = String::deserialize(deserializer)?;
+    match decoding.as_str() {
         "panic" => panic!("the decoder panics"),
         "refuse" => Err(serde::de::Error::custom("the decoder refuses")),
-        _ => Ok(mood),
+        _ => Ok(decoding),
     }
 }
 
-impl StreamEvent for Moody {
+impl StreamEvent for Scripted {
     fn stream_key(&self) -> &str {
         &self.key
     }
@@ -44,16 +44,16 @@ impl StreamEvent for Moody {
     }
 }
 
-fn moody(mood: &str) -> Moody {
-    Moody {
+fn scripted(decoding: &str) -> Scripted {
+    Scripted {
         key: "agent-1".to_owned(),
         seq: 0,
-        mood: mood.to_owned(),
+        decoding: decoding.to_owned(),
     }
 }
 
-async fn moody_bus(database: &Database) -> DistributedBus<Moody> {
-    let store = PostgresStore::<Moody>::builder()
+async fn scripted_bus(database: &Database) -> DistributedBus<Scripted> {
+    let store = PostgresStore::<Scripted>::builder()
         .connect(&database.url())
         .await
         .unwrap();
@@ -66,21 +66,24 @@ async fn moody_bus(database: &Database) -> DistributedBus<Moody> {
         .unwrap()
 }
 
-async fn item(subscription: &mut BusSubscription<Moody>) -> BusEvent<Moody> {
+async fn item(subscription: &mut BusSubscription<Scripted>) -> BusEvent<Scripted> {
     within("an item", subscription.recv()).await.expect("the bus lives")
 }
 
-/// Each such event keeps its place, is told of, and stops nobody: neither live nor in the history.
+/// Such an event keeps its place, is reported, and stops no subscription, live or in history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_that_cannot_be_decoded_keeps_its_place() {
     let database = Database::fresh().unwrap();
-    let (here, there) = (moody_bus(&database).await, moody_bus(&database).await);
+    let (here, there) = (scripted_bus(&database).await, scripted_bus(&database).await);
     let mut all = here.subscribe_all_ready().await.unwrap();
     let mut one = here.subscribe("agent-1");
     one.ready().await.unwrap();
-    for mood in ["fine", "refuse", "fine", "panic", "fine"] {
-        // Who appends it has it already, and is not made to decode it.
-        assert_eq!(there.append_and_publish(moody(mood)).await.unwrap().mood, mood);
+    for decoding in ["fine", "refuse", "fine", "panic", "fine"] {
+        // The publisher does not decode its own event.
+        assert_eq!(
+            there.append_and_publish(scripted(decoding)).await.unwrap().decoding,
+            decoding
+        );
     }
     let mut history = here.subscribe_from("agent-1", 0);
     for subscription in [&mut all, &mut one, &mut history] {
@@ -105,15 +108,15 @@ async fn an_event_that_cannot_be_decoded_keeps_its_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_written_by_hand_keeps_its_place_too() {
+async fn undecodable_events_written_by_sql_keep_their_place() {
     let database = Database::fresh().unwrap();
-    let bus = moody_bus(&database).await;
+    let bus = scripted_bus(&database).await;
     let mut all = bus.subscribe_all_ready().await.unwrap();
     let by_hand = [
         "'null'",
         "'[]'",
-        r#"'{"key": "agent-2", "mood": "fine"}'"#, // says that it is of another stream
-        r#"'{"key": "agent-1", "mood": "fine", "seq": 77, "more": {"than": "is known"}}'"#,
+        r#"'{"key": "agent-2", "decoding": "fine"}'"#, // names another stream
+        r#"'{"key": "agent-1", "decoding": "fine", "seq": 77, "more": {"than": "is known"}}'"#,
     ];
     for payload in by_hand {
         database
@@ -128,13 +131,13 @@ async fn what_was_written_by_hand_keeps_its_place_too() {
         );
     }
     let BusEvent::Event(event) = item(&mut all).await else {
-        panic!("the last can be read")
+        panic!("the last event can be decoded")
     };
     assert_eq!(event.seq, 4, "the number is the store's");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_events_go_through() {
+async fn large_events_are_delivered() {
     let database = Database::fresh().unwrap();
     let (here, there) = (bus(&database.url()).await, bus(&database.url()).await);
     let mut all = here.subscribe_all_ready().await.unwrap();
@@ -150,7 +153,7 @@ async fn large_events_go_through() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_server_cannot_store_is_refused_and_takes_no_number() {
+async fn an_event_that_the_server_cannot_store_takes_no_number() {
     let database = Database::fresh().unwrap();
     let bus = bus(&database.url()).await;
     let mut all = bus.subscribe_all_ready().await.unwrap();

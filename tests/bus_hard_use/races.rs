@@ -1,4 +1,4 @@
-//! Starts, subscriptions and ends that race with each other.
+//! Races between starts, subscriptions, commits and cancellations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use throwaway_postgres::Database;
 use crate::bus_support::progress::Progress;
 use crate::bus_support::{builder, bus, event, expect, held, next, note, store};
 
-/// Everybody subscribes, in every way, from the first moment of the bus on, while events are committed. Whatever was committed
-/// after a subscription was ready comes, once, in order.
+/// Subscriptions of every kind start with the bus while events are committed. Each delivers every event that was committed after it
+/// was ready, once and in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscriptions_race_with_the_start_and_with_commits() {
     let database = Database::fresh().unwrap();
@@ -58,20 +58,20 @@ async fn subscriptions_race_with_the_start_and_with_commits() {
         }
     }
     writer.await.unwrap();
-    // For whoever was ready only after the last event, there is one more.
+    // One more event for subscriptions that became ready after the last one.
     there.append_and_publish(note("agent-2", "end")).await.unwrap();
     for subscriber in subscribers {
         let subscriber = tokio::time::timeout(Duration::from_secs(20), subscriber).await;
         match subscriber {
             Ok(done) => done.unwrap(),
-            Err(_) => panic!("a subscriber waits for an event that has been committed"),
+            Err(_) => panic!("a subscriber did not get a committed event"),
         }
     }
 }
 
-/// `ready` is given up half-way, a thousand times; so is the subscription.
+/// Cancels `ready` and `subscribe_all_ready` a thousand times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_gives_up_waiting_leaves_nothing_behind() {
+async fn cancelled_subscriptions_leave_nothing_behind() {
     let database = Database::fresh().unwrap();
     let bus = bus(&database.url()).await;
     for n in 0..1000 {
@@ -85,7 +85,7 @@ async fn whoever_gives_up_waiting_leaves_nothing_behind() {
         let all = bus.subscribe_all_ready();
         drop(tokio::time::timeout(Duration::from_micros(n), all).await);
     }
-    eventually("all are gone", || held(&bus).1 == 0).await;
+    eventually("the end of all subscriptions", || held(&bus).1 == 0).await;
     let mut one = bus.subscribe("agent-1");
     one.ready().await.unwrap();
     bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
@@ -93,7 +93,7 @@ async fn whoever_gives_up_waiting_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_buses_in_one_process_hear_each_other() {
+async fn many_buses_in_one_process_get_each_others_events() {
     const MANY: usize = 20;
     let database = Database::fresh().unwrap();
     let store = store(&database.url()).await;
@@ -115,11 +115,10 @@ async fn many_buses_in_one_process_hear_each_other() {
     }
 }
 
-/// Two schemas and two channels on one database are two worlds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn buses_on_different_channels_and_schemas_do_not_meet() {
     let database = Database::fresh().unwrap();
-    let mut worlds = Vec::new();
+    let mut buses = Vec::new();
     for name in ["one", "other"] {
         let store = doorbell::store::PostgresStore::builder()
             .schema(name)
@@ -135,13 +134,13 @@ async fn buses_on_different_channels_and_schemas_do_not_meet() {
             .await
             .unwrap();
         let all = bus.subscribe_all_ready().await.unwrap();
-        worlds.push((bus, all));
+        buses.push((bus, all));
     }
     for (n, name) in ["one", "other"].into_iter().enumerate() {
-        worlds[n].0.append_and_publish(note("agent-1", name)).await.unwrap();
+        buses[n].0.append_and_publish(note("agent-1", name)).await.unwrap();
     }
     for (n, name) in ["one", "other"].into_iter().enumerate() {
-        let BusEvent::Event(event) = next(&mut worlds[n].1).await else {
+        let BusEvent::Event(event) = next(&mut buses[n].1).await else {
             panic!("an event")
         };
         assert_eq!(*event, {

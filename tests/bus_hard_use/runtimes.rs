@@ -1,4 +1,4 @@
-//! Runtimes that are not there yet, are not tokio's, or go away.
+//! Missing, foreign and ending runtimes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// Made, subscribed to and published on where there is no runtime; it lives from the first call inside one on.
+/// The bus is created, subscribed to and published on outside a runtime, and starts with the first call inside one.
 #[test]
 fn a_bus_made_outside_a_runtime_waits_for_one() {
     let database = Database::fresh().unwrap();
@@ -31,9 +31,9 @@ fn a_bus_made_outside_a_runtime_waits_for_one() {
     let bus = DistributedBus::builder(store).url(&database.url()).start().unwrap();
     let mut all = bus.subscribe_all();
     let mut one = bus.subscribe("agent-1");
-    let mut rung = note("agent-1", "not in the store yet");
-    rung.seq = 1;
-    bus.publish(rung);
+    let mut published = note("agent-1", "not in the store yet");
+    published.seq = 1;
+    bus.publish(published);
     assert!(matches!(bus.start(), Err(BusError::NoRuntime)));
     runtime.block_on(async {
         bus.start().unwrap();
@@ -45,7 +45,7 @@ fn a_bus_made_outside_a_runtime_waits_for_one() {
     });
 }
 
-/// Whoever is second to use a bus that was made outside finds all of it.
+/// Concurrent first calls on a bus that was created outside a runtime all succeed.
 #[test]
 fn calls_that_race_to_start_the_bus_all_find_it_started() {
     let database = Database::fresh().unwrap();
@@ -53,12 +53,12 @@ fn calls_that_race_to_start_the_bus_all_find_it_started() {
     let store = runtime.block_on(crate::bus_support::store(&database.url()));
     for _ in 0..20 {
         let bus = crate::bus_support::builder(&database.url(), &store).start().unwrap();
-        let gun = Arc::new(std::sync::Barrier::new(4));
+        let barrier = Arc::new(std::sync::Barrier::new(4));
         let racers: Vec<_> = (0..4)
             .map(|_| {
-                let (bus, gun, handle) = (bus.clone(), gun.clone(), runtime.handle().clone());
+                let (bus, barrier, handle) = (bus.clone(), barrier.clone(), runtime.handle().clone());
                 std::thread::spawn(move || {
-                    gun.wait();
+                    barrier.wait();
                     handle.block_on(bus.subscribe_all_ready()).map(drop)
                 })
             })
@@ -69,7 +69,7 @@ fn calls_that_race_to_start_the_bus_all_find_it_started() {
     }
 }
 
-/// Subscriptions on another executor's threads, and the bus's runtime ends under them: they deliver what they have, and end.
+/// When the bus's runtime ends, subscriptions on another executor deliver what they have, and end.
 #[test]
 fn subscriptions_on_another_executor_end_with_the_runtime_of_the_bus() {
     let database = Database::fresh().unwrap();
@@ -121,9 +121,9 @@ fn subscriptions_on_another_executor_end_with_the_runtime_of_the_bus() {
     assert!(matches!(refused, Err(BusError::Closed)), "{refused:?}");
 }
 
-/// A task that never waits for anything else does not keep the others from running.
+/// A task that only receives does not starve other tasks.
 #[tokio::test]
-async fn a_reader_with_much_to_read_lets_others_run() {
+async fn a_busy_reader_yields_to_other_tasks() {
     let database = Database::fresh().unwrap();
     let bus = bus(&database.url()).await;
     let batch = |n| (0..n).map(|_| note("agent-1", "hello")).collect();
@@ -131,7 +131,7 @@ async fn a_reader_with_much_to_read_lets_others_run() {
         bus.append_batch_and_publish(batch(500)).await.unwrap();
     }
     let mut one = bus.subscribe_from("agent-1", 0);
-    // The history is read once, into memory.
+    // This loads the history into memory.
     expect(&mut one, "agent-1", 1..=5000).await;
     let mut again = bus.subscribe_from("agent-1", 0);
     let reading = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Subscribers that do not keep up: nothing is lost, or exactly what is said.
+//! Subscribers that do not keep up lose nothing, or exactly what is reported.
 
 use doorbell::bus::{BusEvent, DistributedBus, EventBus as _, OnSlow, SubscribeOptions};
 use doorbell::store::PostgresStore;
@@ -50,7 +50,7 @@ async fn a_slow_subscriber_loses_nothing_by_default() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_subscriber_that_asks_for_it_is_told_exactly_what_it_missed() {
+async fn a_slow_subscriber_that_opts_in_gets_the_exact_number_of_missed_events() {
     let database = Database::fresh().unwrap();
     let (_, here) = small(&database).await;
     let (_, there) = small(&database).await;
@@ -60,7 +60,7 @@ async fn a_slow_subscriber_that_asks_for_it_is_told_exactly_what_it_missed() {
     let mut fast = here.subscribe("agent-1");
     fast.ready().await.unwrap();
     append_many(&there, "agent-1").await;
-    expect(&mut fast, "agent-1", 1..=MANY).await; // all of it has come here
+    expect(&mut fast, "agent-1", 1..=MANY).await; // every event has reached this process
     let mut numbers = Sequence::after(0);
     while numbers.counts().accounted() < MANY {
         match next(&mut one).await {
@@ -74,9 +74,9 @@ async fn a_slow_subscriber_that_asks_for_it_is_told_exactly_what_it_missed() {
     assert!(numbers.counts().skipped > 0, "it was slow enough");
 }
 
-/// NotifyQueue that ring again for what a new subscription may lack go through the rings, too. They are no events, and none that was missed.
+/// Items other than events, which late notifications put into the rings for new subscriptions, do not count as missed events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_bells_are_not_among_what_a_slow_subscriber_to_all_has_missed() {
+async fn late_notifications_do_not_count_as_missed_events() {
     let database = Database::fresh().unwrap();
     let (_, here) = small(&database).await;
     let report = SubscribeOptions::new().on_slow(OnSlow::Report);
@@ -102,7 +102,7 @@ async fn late_bells_are_not_among_what_a_slow_subscriber_to_all_has_missed() {
     expect_nothing(&mut all);
 }
 
-/// Retention takes what a slow subscriber has not had yet: it is told, and goes on behind the gap.
+/// Retention removes events that a slow subscriber has not received: it gets a gap, and continues after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn history_that_is_trimmed_while_a_subscriber_is_behind_is_a_gap() {
     let database = Database::fresh().unwrap();
@@ -130,10 +130,10 @@ async fn history_that_is_trimmed_while_a_subscriber_is_behind_is_a_gap() {
     }
     assert_eq!(seqs.len(), 1, "{seqs:?}");
     assert_eq!(*seqs[0].end(), 900);
-    // So is whoever asks for what is no longer there.
+    // A new subscription that starts in the removed part gets the gap, too.
     let mut late = here.subscribe_from("agent-1", 0);
     let BusEvent::Gap(gap) = next(&mut late).await else {
-        panic!("the gap")
+        panic!("expected a gap")
     };
     assert_eq!(gap.seqs, 1..=900);
     expect(&mut late, "agent-1", 901..=MANY).await;

@@ -18,25 +18,25 @@ use doorbell::store::PostgresStore;
 use testkit::within::{LIMIT, within};
 use tokio::time::timeout;
 
-/// So long that no test lives to see such a sweep: what arrives has come by a doorbell, or by the repair after an outage.
+/// A sweep interval longer than any test: events arrive by notification, or by the sweep after an outage.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 
-/// The `application_name` of a bus's listening connection, unless its settings have another.
+/// The default `application_name` of a bus's listening connection.
 pub(crate) const LISTENER: &str = "doorbell listen";
 
-/// Blocking work that other tasks go on during.
+/// Runs blocking work without blocking other tasks.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
-/// A store whose tables are there.
+/// A store with its tables.
 pub(crate) async fn store(url: &str) -> Arc<PostgresStore> {
     let store = PostgresStore::connect(url).await.unwrap();
     store.migrate().await.unwrap();
     Arc::new(store)
 }
 
-/// A bus that never sweeps unless it has a reason to, and notices a dead peer within 0.6 s.
+/// A bus without periodic sweeps, which detects a dead peer within 0.6 s.
 pub(crate) fn builder(url: &str, store: &Arc<PostgresStore>) -> DistributedBusBuilder<FleetEvent> {
     DistributedBus::builder(store.clone())
         .url(url)
@@ -44,7 +44,7 @@ pub(crate) fn builder(url: &str, store: &Arc<PostgresStore>) -> DistributedBusBu
         .sweep_interval(NEVER)
 }
 
-/// A listener that notices a dead peer within 0.6 s.
+/// A listener that detects a dead peer within 0.6 s.
 pub(crate) fn listener(url: &str) -> doorbell::listen::ListenBuilder {
     ListenMultiplexer::builder()
         .url(url)
@@ -64,7 +64,7 @@ pub(crate) fn note(stream: &str, text: &str) -> FleetEvent {
     FleetEvent::custom(stream, "note", text)
 }
 
-/// The next item, which must come.
+/// The next item.
 pub(crate) async fn next(subscription: &mut BusSubscription) -> BusEvent {
     within("an item", subscription.recv())
         .await
@@ -79,7 +79,7 @@ pub(crate) async fn event(subscription: &mut BusSubscription) -> Arc<FleetEvent>
     }
 }
 
-/// The next items, which must be these events of one stream, in order.
+/// Receives exactly these events of one stream, in order.
 pub(crate) async fn expect(subscription: &mut BusSubscription, stream: &str, seqs: RangeInclusive<u64>) {
     for seq in seqs {
         let event = event(subscription).await;
@@ -87,13 +87,13 @@ pub(crate) async fn expect(subscription: &mut BusSubscription, stream: &str, seq
     }
 }
 
-/// There is nothing to receive at this moment.
+/// Asserts that nothing can be received now.
 pub(crate) fn expect_nothing(subscription: &mut BusSubscription) {
     let polled = subscription.poll_recv(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(polled, Poll::Pending), "{polled:?}");
 }
 
-/// The subscription has ended, after nothing more.
+/// Asserts that the subscription ends without another item.
 pub(crate) async fn expect_end(subscription: &mut BusSubscription) {
     let end = within("the end", subscription.recv()).await;
     assert!(end.is_none(), "{end:?}");
@@ -104,7 +104,7 @@ pub(crate) async fn until(bus: &DistributedBus, state: BusState) -> BusHealth {
     until_health(bus, &format!("{state:?}"), |health| health.state == state).await
 }
 
-/// Waits until the health of the bus is as it must become.
+/// Waits until the health of the bus meets a condition.
 pub(crate) async fn until_health(bus: &DistributedBus, what: &str, is: impl Fn(&BusHealth) -> bool) -> BusHealth {
     let mut changes = bus.health_changes();
     let result = timeout(LIMIT, changes.wait_for(|health| is(health))).await;
@@ -114,7 +114,7 @@ pub(crate) async fn until_health(bus: &DistributedBus, what: &str, is: impl Fn(&
     }
 }
 
-/// How many streams and subscriptions the bus holds, as its `Debug` says.
+/// The numbers of streams and subscriptions in the bus, from its `Debug` output.
 pub(crate) fn held(bus: &DistributedBus) -> (usize, usize) {
     let text = format!("{bus:?}");
     let number = |name: &str| {

@@ -1,4 +1,4 @@
-//! Subscribers that check what they get, and tell how far they are.
+//! Background subscribers that check every item and report their progress.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ impl Progress {
         Self { reached }
     }
 
-    /// Returns when the stream is delivered up to `seq`, which nothing may go beyond; says how long that took.
+    /// Waits until the stream is delivered up to `seq`, and returns how long that took.
     pub(crate) async fn reaches(&mut self, stream: &str, seq: u64) -> Duration {
         let begun = Instant::now();
         let what = format!("event {seq} of {stream:?}");
@@ -42,7 +42,7 @@ impl Progress {
         begun.elapsed()
     }
 
-    /// How far the stream is delivered.
+    /// The number of the stream's last delivered event.
     pub(crate) fn at(&self, stream: &str) -> u64 {
         self.reached.borrow().last(stream)
     }

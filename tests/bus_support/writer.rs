@@ -1,4 +1,4 @@
-//! Writers that go on through outages, and know what they have committed.
+//! Writers that retry through outages and know what they have committed.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::note;
 
-/// The only writer of a stream: appends one event after another until it is told to stop.
+/// The only writer of a stream: appends one event after another until it is stopped.
 pub(crate) struct Writer {
     committed: watch::Receiver<u64>,
     stop: watch::Sender<bool>,
@@ -17,7 +17,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Starts after the events that the stream has already.
+    /// Starts after event number `after`, the stream's last.
     pub(crate) fn start(bus: DistributedBus, stream: &str, after: u64) -> Self {
         let stream = stream.to_owned();
         let (committing, committed) = watch::channel(after);
@@ -34,7 +34,7 @@ impl Writer {
         Self { committed, stop, task }
     }
 
-    /// Returns when so many more events are committed.
+    /// Waits until `more` events have been committed.
     pub(crate) async fn committed(&mut self, more: u64) -> u64 {
         let goal = *self.committed.borrow() + more;
         *self
@@ -44,20 +44,20 @@ impl Writer {
             .expect("the writer runs")
     }
 
-    /// Ends the writer; the number of its last event.
+    /// Stops the writer and returns the number of its last event.
     pub(crate) async fn stop(self) -> u64 {
         self.stop.send_replace(true);
         self.task.await.unwrap()
     }
 }
 
-/// Appends event number `seq` of a stream, which nobody else writes, however often the server goes away.
+/// Appends event number `seq` of a stream with no other writer, retrying while the server is away.
 pub(crate) async fn append(bus: &DistributedBus, stream: &str, seq: u64) {
     loop {
         let event = note(stream, "hello").with_seq(seq);
         match bus.append_and_publish(event).await {
             Ok(stamped) => return assert_eq!(stamped.seq, seq),
-            // The try before was committed, and only its answer was lost.
+            // The previous attempt was committed, and only the response was lost.
             Err(BusError::Store(StoreError::SeqConflict { expected, .. })) if expected == seq + 1 => return,
             Err(BusError::Store(error)) if error.is_transient() => {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -7,8 +7,8 @@
 //! ```
 
 mod idling;
+mod killed_publisher;
 mod leaving;
-mod ringing;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -28,8 +28,8 @@ const BETWEEN_LINES: Duration = Duration::from_secs(10);
 /// One of these is the name of a test.
 const TESTS: &[(&str, fn())] = &[
     (
-        "p04_a_publisher_is_killed_between_commit_and_bell",
-        ringing::p04_a_publisher_is_killed_between_commit_and_bell,
+        "p04_a_publisher_is_killed_between_commit_and_notification",
+        killed_publisher::p04_a_publisher_is_killed_between_commit_and_notification,
     ),
     (
         "p16_a_process_that_shuts_down_leaves_nothing_behind",
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match words[..] {
-        ["child", "late-ringer", url] => ringing::late_watchdog(url),
+        ["child", "slow-notifier", url] => killed_publisher::slow_notifier(url),
         ["child", "idler", url] => idling::idler(url),
         ["child", "leaver", url, how] => leaving::leaver(url, how),
         ["chaos", seconds] => run_chaos(Duration::from_secs(number(seconds)), testkit::random::seed()),

@@ -1,4 +1,4 @@
-//! Where no doorbell can be heard: the bus polls, says why, and returns from it.
+//! Where no notification can arrive, the bus polls, reports why, and recovers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use throwaway_postgres::{Pooler, Server};
 
 use crate::bus_support::{bus, event, expect, listener, note, until};
 
-/// A bus whose store goes through the pooler, as everything in such a service does.
+/// A bus whose store uses the pooler.
 async fn behind(pooler: &Pooler, listen_url: &str) -> DistributedBus {
     let store = PostgresStore::builder()
         .transaction_pooler(true)
@@ -41,7 +41,7 @@ async fn p10_behind_a_transaction_pooler_events_arrive_by_polling() {
     one.ready().await.unwrap();
     let mut theirs = there.subscribe_all_ready().await.unwrap();
     for seq in 1..=20 {
-        // In turn from outside, and from behind the pooler: bells go out through it.
+        // Alternately from outside and from behind the pooler: notifications can be sent through it.
         let from = if seq % 2 == 0 { &there } else { &bus };
         from.append_and_publish(note("agent-1", "hello")).await.unwrap();
         for subscription in [&mut all, &mut one, &mut theirs] {
@@ -52,7 +52,7 @@ async fn p10_behind_a_transaction_pooler_events_arrive_by_polling() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p10_a_listener_that_goes_past_the_pooler_hears() {
+async fn p10_a_listener_that_bypasses_the_pooler_gets_notifications() {
     let server = Server::start().unwrap();
     let there = bus(&server.url()).await;
     let pooler = Pooler::transaction_mode(&server).unwrap();
@@ -67,7 +67,7 @@ async fn p10_a_listener_that_goes_past_the_pooler_hears() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p10_on_a_hot_standby_events_arrive_by_polling_and_by_bells_once_it_is_promoted() {
+async fn p10_on_a_hot_standby_events_arrive_by_polling_and_by_notification_once_it_is_promoted() {
     let primary = Server::start().unwrap();
     let there = bus(&primary.url()).await;
     let standby = primary.standby().unwrap();

@@ -1,4 +1,4 @@
-//! A dump that was restored: the same events by other transaction numbers, and some of them gone.
+//! Restored dumps: the same events under other transaction ids, and some events lost.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use throwaway_postgres::Server;
 use crate::bus_support::writer::append;
 use crate::bus_support::{builder, expect, expect_nothing, next, note, store, until};
 
-/// A new bus on a restored database: everything that the dump had is there, and what comes is delivered.
+/// A new bus on a restored database delivers everything in the dump and everything new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bus_on_a_restored_dump_delivers() {
     let server = Server::start().unwrap();
@@ -22,7 +22,7 @@ async fn a_bus_on_a_restored_dump_delivers() {
     let dump = server.dump("postgres").unwrap();
     server.restore("restored", &dump).unwrap();
     let url = server.url_for("restored");
-    // With migrate, as after a restore it should be called, and without, as it may be forgotten.
+    // Without `migrate`, and with it, as recommended after a restore.
     for (round, migrated) in [false, true].into_iter().enumerate() {
         let store = Arc::new(PostgresStore::connect(&url).await.unwrap());
         if migrated {
@@ -38,7 +38,7 @@ async fn a_bus_on_a_restored_dump_delivers() {
         let mut history = bus.subscribe_from("agent-1", 0);
         expect(&mut history, "agent-1", 1..=first).await;
         bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
-        // Nobody rings: the sweep has to know what is new here.
+        // No notification: the sweep must find these.
         server
             .psql_in(
                 "restored",
@@ -54,9 +54,9 @@ async fn a_bus_on_a_restored_dump_delivers() {
     }
 }
 
-/// A bus lives through the exchange of its database for the one of last night's dump.
+/// The database of a running bus is replaced by a restored dump.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bus_that_lives_through_the_exchange_of_its_database_says_what_was_lost() {
+async fn a_bus_reports_what_was_lost_when_its_database_is_replaced() {
     let server = Server::start().unwrap();
     server.psql("CREATE DATABASE live").unwrap();
     let url = server.url_for("live");
@@ -83,7 +83,7 @@ async fn a_bus_that_lives_through_the_exchange_of_its_database_says_what_was_los
              SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'live'",
         )
         .unwrap();
-    testkit::within::eventually("nobody is connected", || {
+    testkit::within::eventually("the end of all connections", || {
         let connected = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'live'";
         server.psql(connected).unwrap() == "0"
     })
@@ -92,7 +92,7 @@ async fn a_bus_that_lives_through_the_exchange_of_its_database_says_what_was_los
         .psql("ALTER DATABASE live RENAME TO gone; ALTER DATABASE restored RENAME TO live")
         .unwrap();
     let BusEvent::Rewound(rewound) = next(&mut all).await else {
-        panic!("the rewind")
+        panic!("expected a rewind")
     };
     let expected = Rewound {
         stream_key: "lost".into(),

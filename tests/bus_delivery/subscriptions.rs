@@ -1,4 +1,4 @@
-//! Subscriptions that come and go, and those that come together.
+//! Concurrent, short-lived and resumed subscriptions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::bus_support::progress::Progress;
 use crate::bus_support::{builder, bus, expect, held, note, store};
 use testkit::proxy::{Fault, Proxy};
 
-/// Two at the same time, and the LISTEN that both wait for is refused: both are told, or both hear. Nobody is left deaf.
+/// Two subscriptions wait for one LISTEN, which the server refuses: each fails or works; none is left without notifications.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p05_two_subscribers_share_the_failure_of_the_first_listen() {
     let server = throwaway_postgres::Server::start().unwrap();
@@ -25,7 +25,7 @@ async fn p05_two_subscribers_share_the_failure_of_the_first_listen() {
         .start()
         .unwrap();
     let (one, other) = tokio::join!(here.subscribe_all_ready(), here.subscribe_all_ready());
-    // Neither of those that got a subscription may be deaf.
+    // Every subscription that was returned must work.
     let mut subscribed: Vec<_> = [one, other].into_iter().flatten().collect();
     subscribed.push(here.subscribe_all_ready().await.unwrap());
     for seq in 1..=5 {
@@ -38,7 +38,7 @@ async fn p05_two_subscribers_share_the_failure_of_the_first_listen() {
     assert!(here.stats().notifications_received >= 1);
 }
 
-/// Thousands come and go while events flow. Whoever is ready misses nothing from there on, and whoever goes leaves nothing behind.
+/// Thousands subscribe and unsubscribe while events flow. A ready subscription misses nothing, and a dropped one leaves nothing behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p06_churn_loses_no_event_and_leaks_no_registration() {
     const CHURNERS: u64 = 8;
@@ -66,11 +66,11 @@ async fn p06_churn_loses_no_event_and_leaks_no_registration() {
                 for round in 0..ROUNDS {
                     let mut subscription = here.subscribe("agent-1");
                     if (round + churner) % 3 == 0 {
-                        continue; // gone before it was ready
+                        continue; // dropped before it is ready
                     }
                     subscription.ready().await.unwrap();
                     if (round + churner) % 16 != 1 {
-                        continue; // thousands a second: most take no event
+                        continue; // most take no event, so that thousands come per second
                     }
                     let known = committed.load(Ordering::SeqCst);
                     let mut last = None;
@@ -79,7 +79,7 @@ async fn p06_churn_loses_no_event_and_leaks_no_registration() {
                             panic!("an event")
                         };
                         match last {
-                            // The writer may have committed one more than it has said.
+                            // The writer may have committed one more than it has reported.
                             None => assert!(event.seq <= known + 2, "{} after {known}", event.seq),
                             Some(last) => assert_eq!(event.seq, last + 1),
                         }
@@ -98,25 +98,25 @@ async fn p06_churn_loses_no_event_and_leaks_no_registration() {
     assert_eq!(held(&here), (1, 1), "the steady one");
 }
 
-/// A reader comes back with the number of its last event, to a process that has not heard of that event yet: another one has
-/// delivered it. Nothing is repeated, and nobody says that history has changed.
+/// A subscriber resumes after an event that another process delivered and this one has not seen yet. Nothing is repeated, and
+/// no rewind is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_had_more_than_this_process_goes_on_from_there() {
+async fn a_subscriber_resumes_after_an_event_that_this_process_has_not_seen() {
     let database = Database::fresh().unwrap();
     let store = store(&database.url()).await;
     let here = builder(&database.url(), &store).connect().await.unwrap();
     let mut resident = here.subscribe("agent-1");
     resident.ready().await.unwrap();
     for _ in 0..3 {
-        store.append(note("agent-1", "nobody rings")).await.unwrap();
+        store.append(note("agent-1", "no notification")).await.unwrap();
     }
     let mut returning = here.subscribe_from("agent-1", 3);
     returning.ready().await.unwrap();
-    // What nobody has rung for comes by the next bell or sweep, at the latest.
+    // Events without a notification arrive with the next notification or sweep at the latest.
     let mut between = here.subscribe_from("agent-1", 1);
     between.ready().await.unwrap();
     crate::bus_support::expect_nothing(&mut returning);
-    // Here nobody can have been: the store has no such event.
+    // The store has no such event, so its history must have changed.
     let mut elsewhere = here.subscribe_from("agent-1", 4);
     let item = crate::bus_support::next(&mut elsewhere).await;
     assert!(

@@ -1,4 +1,4 @@
-//! Doorbells that are rung by hand, late, by mistake or in bad faith.
+//! Notifications sent by SQL, late, lost or forged.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use throwaway_postgres::Database;
 
 use crate::bus_support::{builder, bus, event, expect, expect_nothing, note, store};
 
-/// The seed's own situation: the event is in the store before anybody subscribes, and its bell rings afterwards.
+/// The event is appended before the subscription, and its notification arrives afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_from_before_is_delivered_once_when_its_bell_rings_after() {
+async fn a_late_notification_delivers_an_earlier_event_once() {
     let database = Database::fresh().unwrap();
     let store = store(&database.url()).await;
     let bus = builder(&database.url(), &store).connect().await.unwrap();
@@ -30,9 +30,8 @@ async fn an_event_from_before_is_delivered_once_when_its_bell_rings_after() {
     expect_nothing(&mut all);
 }
 
-/// The seed's own situation: a bell of another stream wakes nobody, and reads nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bell_of_another_stream_wakes_nobody() {
+async fn a_notification_of_another_stream_wakes_no_subscription() {
     let database = Database::fresh().unwrap();
     let (here, there) = (bus(&database.url()).await, bus(&database.url()).await);
     let mut one = here.subscribe("agent-1");
@@ -45,17 +44,17 @@ async fn a_bell_of_another_stream_wakes_nobody() {
     for _ in 0..50 {
         there.append_and_publish(note("agent-2", "hello")).await.unwrap();
     }
-    // What has been rung is heard, and passed over: the last pointer is known to have come.
+    // The last notification marks that all of them have arrived.
     there.append_and_publish(note("agent-3", "hello")).await.unwrap();
-    eventually("all bells are heard", || {
-        let (sent, heard) = (there.stats(), here.stats());
+    eventually("arrival of all notifications", || {
+        let (sent, received) = (there.stats(), here.stats());
         sent.events_announced == 51
-            && heard.notifications_received >= sent.notifications_sent
+            && received.notifications_received >= sent.notifications_sent
             && sent.notifications_sent > 0
     })
     .await;
     assert!(here.stats().notifications_ignored > 0);
-    assert_eq!(here.stats().reads, reads, "nobody here listens to those streams");
+    assert_eq!(here.stats().reads, reads, "no subscription needs those streams");
     assert_eq!(wake_counter.wakes(), 0);
     there.append_and_publish(note("agent-1", "hello")).await.unwrap();
     eventually("the wake-up", || wake_counter.wakes() == 1).await;
@@ -63,7 +62,7 @@ async fn a_bell_of_another_stream_wakes_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p08_a_forged_bell_moves_nothing() {
+async fn p08_forged_notifications_deliver_nothing() {
     let database = Database::fresh().unwrap();
     let bus = bus(&database.url()).await;
     let mut all = bus.subscribe_all_ready().await.unwrap();
@@ -99,7 +98,7 @@ async fn p08_a_forged_bell_moves_nothing() {
                 .unwrap();
         }
     }
-    eventually("all bells are heard", || {
+    eventually("arrival of all notifications", || {
         bus.stats().notifications_received >= before.notifications_received + 20 * forged.len() as u64
     })
     .await;
@@ -108,11 +107,11 @@ async fn p08_a_forged_bell_moves_nothing() {
         after.notifications_invalid >= before.notifications_invalid + 20 * 8,
         "{after:?}"
     );
-    // One for all of them, and those of the start.
+    // One for all forged notifications, and those at the start.
     assert!(after.sweeps <= before.sweeps + 3, "one early sweep: {after:?}");
     expect_nothing(&mut all);
     expect_nothing(&mut one);
-    // What is real goes through as ever.
+    // Valid notifications are still handled.
     for _ in 0..3 {
         bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
     }
@@ -122,9 +121,9 @@ async fn p08_a_forged_bell_moves_nothing() {
     expect(&mut all, "unknown", 1..=1).await;
 }
 
-/// Any client can make the server close a listener's connection in a database without an encoding.
+/// In an SQL_ASCII database any client can send a payload that makes the listener lose its connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p08_bytes_that_are_no_text_do_not_stop_the_bus() {
+async fn p08_a_payload_that_is_not_utf8_does_not_stop_the_bus() {
     let server = throwaway_postgres::Server::builder()
         .encoding("SQL_ASCII")
         .start()
@@ -140,9 +139,9 @@ async fn p08_bytes_that_are_no_text_do_not_stop_the_bus() {
     }
 }
 
-/// A publisher that dies between commit and doorbell: the sweep finds the event, for subscriptions of both kinds.
+/// The sweep finds events whose notification was never sent, for subscriptions to one stream and to all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p04_what_nobody_rings_for_comes_within_the_sweep_interval() {
+async fn p04_events_without_notification_arrive_within_the_sweep_interval() {
     let database = Database::fresh().unwrap();
     let store = store(&database.url()).await;
     let interval = Duration::from_millis(300);
@@ -162,7 +161,7 @@ async fn p04_what_nobody_rings_for_comes_within_the_sweep_interval() {
         expect(&mut all, "agent-1", seq..=seq).await;
         slowest = slowest.max(committed.elapsed());
     }
-    // A tenth more by the jitter, and some for a busy machine.
+    // The jitter adds up to a tenth; the rest is slack for a busy machine.
     assert!(slowest < interval * 2, "{slowest:?}");
     assert!(bus.stats().missed_recovered >= 5);
 }

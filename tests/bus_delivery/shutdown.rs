@@ -1,4 +1,4 @@
-//! How a bus ends: at once, whatever is subscribed, and with nothing left behind.
+//! Shutdown: prompt, whatever is subscribed, and with nothing left behind.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::bus_support::{builder, expect, expect_end, listener, note, store};
 
 const A_SECOND: Duration = Duration::from_secs(1);
 
-/// How many connections of ours the server has, apart from psql's.
+/// The number of connections to the database, apart from psql's own.
 fn connections(database: &Database) -> usize {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     database.psql(count).unwrap().parse().unwrap()
@@ -38,7 +38,7 @@ async fn p16_a_shut_down_bus_leaves_nothing_behind() {
     expect_end(&mut all).await;
     for (n, one) in ones.iter_mut().enumerate() {
         if n == 1 {
-            expect(one, "agent-1", 1..=1).await; // delivered before, and not lost
+            expect(one, "agent-1", 1..=1).await; // delivered before the shutdown
         }
         expect_end(one).await;
     }
@@ -49,10 +49,10 @@ async fn p16_a_shut_down_bus_leaves_nothing_behind() {
         Err(BusError::Closed)
     ));
     assert!(matches!(bus.subscribe_all_ready().await, Err(BusError::Closed)));
-    // The store is not the bus's to close.
+    // The bus does not close the store.
     store.pool().close().await;
     drop(bus);
-    eventually("no connection and no task is left", || {
+    eventually("the end of all connections and tasks", || {
         connections(&database) == 0 && alive_tasks() == tasks
     })
     .await;
@@ -74,16 +74,15 @@ async fn p16_a_dropped_bus_leaves_nothing_behind() {
     expect(&mut all, "agent-1", 1..=2).await;
     expect_end(&mut all).await;
     store.pool().close().await;
-    eventually("no connection and no task is left", || {
+    eventually("the end of all connections and tasks", || {
         connections(&database) == 0 && alive_tasks() == tasks
     })
     .await;
     assert!(begun.elapsed() < 2 * A_SECOND, "{:?}", begun.elapsed());
 }
 
-/// Also while there is no server to say goodbye to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p16_a_bus_whose_server_stands_still_ends_in_time() {
+async fn p16_a_bus_shuts_down_in_time_while_the_server_is_frozen() {
     let server = throwaway_postgres::Server::start().unwrap();
     let store = store(&server.url()).await;
     let bus = builder(&server.url(), &store)
@@ -93,13 +92,13 @@ async fn p16_a_bus_whose_server_stands_still_ends_in_time() {
         .unwrap();
     let mut all = bus.subscribe_all_ready().await.unwrap();
     server.freeze().unwrap();
-    let mut rung = note("agent-1", "hello");
-    rung.seq = 1;
-    bus.publish(rung);
+    let mut published = note("agent-1", "hello");
+    published.seq = 1;
+    bus.publish(published);
     let begun = Instant::now();
     bus.shutdown().await;
     expect_end(&mut all).await;
-    // The last bells are given a second.
+    // Pending notifications get one second.
     assert!(begun.elapsed() < 2 * A_SECOND, "{:?}", begun.elapsed());
     server.thaw().unwrap();
 }

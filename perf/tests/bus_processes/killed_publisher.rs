@@ -1,4 +1,4 @@
-//! P4: the publisher dies between commit and doorbell.
+//! P4: the publisher dies between commit and notification.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use throwaway_postgres::Server;
 
 use doorbell_perf::child::{Child, LIMIT, end, runtime, say};
 
-/// How late an event may be that nobody rings for.
+/// The sweep interval, which bounds the delay of an event without a notification.
 const SWEEP: Duration = Duration::from_millis(500);
 
-pub(crate) fn p04_a_publisher_is_killed_between_commit_and_bell() {
+pub(crate) fn p04_a_publisher_is_killed_between_commit_and_notification() {
     let server = Server::start().unwrap();
     runtime().block_on(async {
         let store = PostgresStore::connect(&server.url()).await.unwrap();
@@ -27,7 +27,7 @@ pub(crate) fn p04_a_publisher_is_killed_between_commit_and_bell() {
         let mut one = bus.subscribe("agent-1");
         one.ready().await.unwrap();
         for round in 0..3 {
-            let mut publisher = Child::start("late-ringer", &[&server.url()]);
+            let mut publisher = Child::start("slow-notifier", &[&server.url()]);
             assert_eq!(publisher.line(), "committed");
             publisher.kill();
             let killed = Instant::now();
@@ -40,15 +40,15 @@ pub(crate) fn p04_a_publisher_is_killed_between_commit_and_bell() {
                     assert_eq!(event.seq, seq);
                 }
             }
-            // A tenth more by the jitter, and some for a busy machine.
+            // The jitter adds up to a tenth; the rest is slack for a busy machine.
             assert!(killed.elapsed() < SWEEP * 3, "{:?}", killed.elapsed());
         }
         assert!(bus.stats().missed_recovered >= 1, "{:?}", bus.stats());
     });
 }
 
-/// Rings for its first event at once, and would ring for its second one a minute later.
-pub(crate) fn late_watchdog(url: &str) {
+/// Sends the first notification at once; the second would follow a minute later.
+pub(crate) fn slow_notifier(url: &str) {
     runtime().block_on(async {
         let store = PostgresStore::connect(url).await.unwrap();
         let bus = DistributedBus::builder(Arc::new(store))
@@ -58,11 +58,11 @@ pub(crate) fn late_watchdog(url: &str) {
             .await
             .unwrap();
         let note = |text| FleetEvent::custom("agent-1", "note", text);
-        bus.append_and_publish(note("rung for")).await.unwrap();
+        bus.append_and_publish(note("notified")).await.unwrap();
         while bus.stats().notifications_sent == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        bus.append_and_publish(note("not rung for")).await.unwrap();
+        bus.append_and_publish(note("not notified")).await.unwrap();
         assert_eq!(bus.stats().notifications_sent, 1);
         say("committed");
         end().await;

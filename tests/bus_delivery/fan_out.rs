@@ -12,7 +12,7 @@ async fn p13_a_thousand_subscribers_cost_one_read_per_event_and_one_connection()
     let database = Database::fresh().unwrap();
     let store = store(&database.url()).await;
     let here = builder(&database.url(), &store)
-        .listen(listener(&database.url()).application_name("the crowd's listener"))
+        .listen(listener(&database.url()).application_name("the fan-out listener"))
         .connect()
         .await
         .unwrap();
@@ -22,13 +22,13 @@ async fn p13_a_thousand_subscribers_cost_one_read_per_event_and_one_connection()
         subscription.ready().await.unwrap();
     }
     let before = here.stats();
-    let crowd = tokio::spawn(async move {
+    let receiving = tokio::spawn(async move {
         for subscription in &mut subscriptions {
             expect(subscription, "agent-1", 1..=MANY as u64).await;
         }
         subscriptions
     });
-    // Half of them one by one, half as a burst.
+    // Half one by one, half in batches.
     for _ in 0..MANY / 2 {
         there.append_and_publish(note("agent-1", "hello")).await.unwrap();
     }
@@ -36,7 +36,7 @@ async fn p13_a_thousand_subscribers_cost_one_read_per_event_and_one_connection()
         let burst = (0..100).map(|_| note("agent-1", "hello")).collect();
         there.append_batch_and_publish(burst).await.unwrap();
     }
-    let mut subscriptions = crowd.await.unwrap();
+    let mut subscriptions = receiving.await.unwrap();
     for subscription in &mut subscriptions {
         crate::bus_support::expect_nothing(subscription);
     }
@@ -49,13 +49,13 @@ async fn p13_a_thousand_subscribers_cost_one_read_per_event_and_one_connection()
     assert!(reads <= MANY as u64, "{after:?}");
     assert_eq!(after.events_delivered - before.events_delivered, MANY as u64);
     let listeners = database
-        .psql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'the crowd''s listener'")
+        .psql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'the fan-out listener'")
         .unwrap();
     assert_eq!(listeners, "1");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_burst_over_a_thousand_streams_reaches_everybody() {
+async fn a_burst_over_a_thousand_streams_reaches_every_subscription() {
     const STREAMS: usize = 1000;
     let database = Database::fresh().unwrap();
     let (here, there) = (bus(&database.url()).await, bus(&database.url()).await);
