@@ -1,4 +1,4 @@
-//! What the `metrics` crate's recorder is told of a bus: descriptions when it starts, and the last figures when it ends.
+//! What a recorder of the `metrics` crate gets from a bus: descriptions at the start and final values at the end.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,9 +9,9 @@ use metrics::{
     Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit, with_local_recorder,
 };
 
-/// Remembers what it is told.
+/// Records every call.
 #[derive(Clone, Default)]
-struct Notebook(Arc<Mutex<Notes>>);
+struct TestRecorder(Arc<Mutex<Notes>>);
 
 #[derive(Default)]
 struct Notes {
@@ -19,23 +19,23 @@ struct Notes {
     counters: BTreeMap<String, u64>,
 }
 
-struct Figure {
-    notebook: Notebook,
+struct RecordedCounter {
+    recorder: TestRecorder,
     name: String,
 }
 
-impl CounterFn for Figure {
+impl CounterFn for RecordedCounter {
     fn increment(&self, value: u64) {
         panic!("{} is set, not incremented by {value}", self.name);
     }
 
     fn absolute(&self, value: u64) {
-        let mut notes = self.notebook.0.lock().unwrap();
+        let mut notes = self.recorder.0.lock().unwrap();
         notes.counters.insert(self.name.clone(), value);
     }
 }
 
-impl Recorder for Notebook {
+impl Recorder for TestRecorder {
     fn describe_counter(&self, name: KeyName, unit: Option<Unit>, description: SharedString) {
         assert_eq!(unit, Some(Unit::Count));
         let mut notes = self.0.lock().unwrap();
@@ -54,8 +54,8 @@ impl Recorder for Notebook {
     }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(Arc::new(Figure {
-            notebook: self.clone(),
+        Counter::from_arc(Arc::new(RecordedCounter {
+            recorder: self.clone(),
             name: key.name().to_owned(),
         }))
     }
@@ -71,14 +71,14 @@ impl Recorder for Notebook {
 
 #[test]
 fn the_recorder_gets_descriptions_and_final_values() {
-    let notebook = Notebook::default();
-    let stats = with_local_recorder(&notebook, || {
+    let recorder = TestRecorder::default();
+    let stats = with_local_recorder(&recorder, || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         runtime.block_on(async {
-            // Nobody answers there: what this process appends it delivers all the same.
+            // There is no server: the process still delivers its own appends.
             let bus = DistributedBus::builder(Arc::new(MemoryStore::<FleetEvent>::new()))
                 .url("postgres://localhost:1/nowhere")
                 .start()
@@ -94,7 +94,7 @@ fn the_recorder_gets_descriptions_and_final_values() {
             bus.stats()
         })
     });
-    let notes = notebook.0.lock().unwrap();
+    let notes = recorder.0.lock().unwrap();
     assert_eq!(notes.counters["doorbell_bus_events_delivered_total"], 1);
     assert_eq!(stats.events_delivered, 1);
     assert_eq!(notes.counters["doorbell_bus_unpersisted_total"], 1);

@@ -132,22 +132,22 @@ async fn a_lossy_failover_rewinds_exactly_the_streams_that_lost_events() {
     assert_eq!(rewound(shorter).await, exact("shorter"));
     assert_eq!(rewound(replaced).await, exact("replaced"));
     expect(replaced, "replaced", 11..=15).await;
-    let mut told = Vec::new();
-    let mut follows = Vec::new();
-    while told.len() < 2 || follows.len() < 5 {
+    let mut rewinds = Vec::new();
+    let mut events = Vec::new();
+    while rewinds.len() < 2 || events.len() < 5 {
         match within("an item", all.recv()).await.unwrap() {
-            BusEvent::Rewound(rewound) => told.push(rewound),
+            BusEvent::Rewound(rewound) => rewinds.push(rewound),
             BusEvent::Event(event) => {
-                assert!(told.iter().any(|told| *told.stream_key == event.agent_id));
-                follows.push((event.agent_id.clone(), event.seq));
+                assert!(rewinds.iter().any(|rewound| *rewound.stream_key == event.agent_id));
+                events.push((event.agent_id.clone(), event.seq));
             }
             other => panic!("{other:?}"),
         }
     }
-    told.sort_by(|a, b| a.stream_key.cmp(&b.stream_key));
-    assert_eq!(told, [exact("replaced"), exact("shorter")]);
+    rewinds.sort_by(|a, b| a.stream_key.cmp(&b.stream_key));
+    assert_eq!(rewinds, [exact("replaced"), exact("shorter")]);
     assert_eq!(
-        follows,
+        events,
         (11..=15).map(|seq| ("replaced".to_owned(), seq)).collect::<Vec<_>>()
     );
     // New events continue the numbers of the new history.

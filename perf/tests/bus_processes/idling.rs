@@ -42,10 +42,10 @@ pub(crate) fn ten_thousand_idle_subscriptions_cost_next_to_nothing() {
     server
         .psql("SELECT count(doorbell.notify_events('agent-' || n, 1)::text) FROM generate_series(0, 999) AS n")
         .unwrap();
-    assert_eq!(child.line(), format!("{SUBSCRIPTIONS} heard"));
+    assert_eq!(child.line(), format!("{SUBSCRIPTIONS} received"));
 }
 
-/// Says how many KiB the subscriptions take, and later how many of them have received an event.
+/// Reports how many KiB the subscriptions take, and later how many of them have received an event.
 pub(crate) fn idler(url: &str) {
     runtime().block_on(async {
         let store = PostgresStore::connect(url).await.unwrap();
@@ -66,13 +66,13 @@ pub(crate) fn idler(url: &str) {
             assert!(subscription.poll_recv(&mut polled).is_pending());
         }
         say(&(resident() - before).to_string());
-        let mut heard = 0;
+        let mut received = 0;
         for subscription in &mut subscriptions {
             let item = tokio::time::timeout(LIMIT, subscription.recv()).await;
             assert!(matches!(item, Ok(Some(BusEvent::Event(_)))), "{item:?}");
-            heard += 1;
+            received += 1;
         }
-        say(&format!("{heard} heard"));
+        say(&format!("{received} received"));
         end().await;
     });
 }

@@ -64,7 +64,7 @@ fn nobody_is_connected(server: &Server, begun: Instant) {
     }
 }
 
-/// Ends `how` it is told to, when it is.
+/// Ends by `shutdown` or by returning, as `how` says, when its standard input ends.
 pub(crate) fn leaver(url: &str, how: &str) {
     runtime().block_on(async {
         let store = PostgresStore::connect(url).await.unwrap();

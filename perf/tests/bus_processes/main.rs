@@ -22,7 +22,7 @@ use doorbell_perf::child::Child;
 /// The chaos of a run of all tests.
 const CHAOS: Duration = Duration::from_secs(60);
 
-/// How often it says how far it is.
+/// The time between two lines of progress.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// One of these is the name of a test.
