@@ -32,7 +32,7 @@ fn bench(criterion: &mut Criterion) {
         fan_out(&mut group, "doorbell_batch", tasks, || DoorbellBatch);
         fan_out(&mut group, "drop_in", tasks, || DropIn(Wake::All));
         fan_out(&mut group, "drop_in_drained", tasks, || Drained(DropIn(Wake::All)));
-        fan_out(&mut group, "broadcast_cascade", tasks, || DropIn(Wake::Cascade));
+        fan_out(&mut group, "drop_in_cascade", tasks, || DropIn(Wake::Cascade));
         fan_out(&mut group, "tokio", tasks, || Tokio);
         fan_out(&mut group, "tokio_drained", tasks, || Drained(Tokio));
         fan_out(&mut group, "async_broadcast", tasks, || AsyncBroadcast);

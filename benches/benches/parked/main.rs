@@ -33,7 +33,7 @@ fn bench(criterion: &mut Criterion) {
         for measure in [Measure::Publish, Measure::Last] {
             parked(&mut group, "doorbell", tasks, measure, || Doorbell);
             parked(&mut group, "drop_in", tasks, measure, || DropIn(Wake::All));
-            parked(&mut group, "broadcast_cascade", tasks, measure, || {
+            parked(&mut group, "drop_in_cascade", tasks, measure, || {
                 DropIn(Wake::Cascade)
             });
             parked(&mut group, "tokio", tasks, measure, || Tokio);
@@ -42,7 +42,7 @@ fn bench(criterion: &mut Criterion) {
     }
     parked_on_current_thread(&mut group, "doorbell", || Doorbell);
     parked_on_current_thread(&mut group, "drop_in", || DropIn(Wake::All));
-    parked_on_current_thread(&mut group, "broadcast_cascade", || DropIn(Wake::Cascade));
+    parked_on_current_thread(&mut group, "drop_in_cascade", || DropIn(Wake::Cascade));
     parked_on_current_thread(&mut group, "tokio", || Tokio);
     parked_on_current_thread(&mut group, "async_broadcast", || AsyncBroadcast);
     group.finish();
