@@ -33,9 +33,7 @@ fn bench(criterion: &mut Criterion) {
         for measure in [Measure::Publish, Measure::Last] {
             parked(&mut group, "doorbell", tasks, measure, || Doorbell);
             parked(&mut group, "drop_in", tasks, measure, || DropIn(Wake::All));
-            parked(&mut group, "drop_in_cascade", tasks, measure, || {
-                DropIn(Wake::Cascade)
-            });
+            parked(&mut group, "drop_in_cascade", tasks, measure, || DropIn(Wake::Cascade));
             parked(&mut group, "tokio", tasks, measure, || Tokio);
             parked(&mut group, "async_broadcast", tasks, measure, || AsyncBroadcast);
         }
