@@ -1,3 +1,5 @@
+//! One publisher, and one subscriber on another thread.
+
 use doorbell::ring;
 
 fn main() {
