@@ -17,14 +17,13 @@ mod wakeups;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sqlx::PgPool;
 use tokio::sync::watch;
 
 pub use self::builder::DistributedBusBuilder;
 pub use self::health::{BusHealth, BusState};
-use self::shared::SharedBus;
+use self::shared::{LAST_WORK, SharedBus};
 use super::hub::Attached;
 use super::{BusError, BusStats, BusSubscription, EventBus, FleetEvent, StreamEvent, SubscribeOptions};
 use crate::listen::ListenState;
@@ -76,7 +75,19 @@ struct CloseOnDrop<E: StreamEvent>(Arc<SharedBus<E>>);
 
 impl<E: StreamEvent> Drop for CloseOnDrop<E> {
     fn drop(&mut self) {
-        self.0.close();
+        let shared = Arc::clone(&self.0);
+        if shared.hub.subscriptions() == 0 || shared.runtime.is_closed() {
+            shared.close();
+            return;
+        }
+        // An append that has returned may still have to be read for the subscriptions of this process.
+        let task = async move {
+            shared.deliver_pending().await;
+            shared.close();
+        };
+        if !self.0.runtime.spawn(task) {
+            self.0.close();
+        }
     }
 }
 
@@ -444,12 +455,21 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// # }
     /// ```
     pub async fn shutdown(&self) {
-        const LAST_NOTIFICATIONS: Duration = Duration::from_secs(1);
         let shared = Arc::clone(&self.shared);
         let end = async move {
-            let batch = shared.notify_queue.take();
-            if !batch.is_empty() && !shared.runtime.is_closed() {
-                let _ = tokio::time::timeout(LAST_NOTIFICATIONS, notifier::send(&shared, &batch.payloads())).await;
+            if !shared.runtime.is_closed() {
+                let batch = shared.notify_queue.take();
+                let notify = async {
+                    if !batch.is_empty() {
+                        let _ = tokio::time::timeout(LAST_WORK, notifier::send(&shared, &batch.payloads())).await;
+                    }
+                };
+                let deliver = async {
+                    if shared.hub.subscriptions() > 0 {
+                        shared.deliver_pending().await;
+                    }
+                };
+                tokio::join!(notify, deliver);
             }
             shared.close();
             if let Ok(listener) = shared.listener() {

@@ -18,6 +18,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
         }
         let reads = shared.hub.take_reads(shared.settings.streams_per_read);
         if reads.is_empty() {
+            shared.wakeups.reader_idle.notify_waiters();
             shared.wakeups.reader.notified().await;
             continue;
         }

@@ -42,9 +42,9 @@ impl Runtime {
         *self.closing.borrow()
     }
 
-    /// Runs a task until it ends or the bus is closed. Drops it if the bus has no runtime or the runtime has shut down.
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let Some(handle) = self.handle.get() else { return };
+    /// Runs a task until it ends or the bus is closed, and drops it if the runtime has shut down. Returns false if the bus has no runtime.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
+        let Some(handle) = self.handle.get() else { return false };
         let mut closing = self.closing.subscribe();
         let closed = async move {
             // The result holds a read lock of the channel, which must not be held while the task is dropped.
@@ -60,6 +60,7 @@ impl Runtime {
         let mut tasks = self.tasks.lock();
         tasks.retain(|task| !task.is_finished());
         tasks.push(task);
+        true
     }
 
     /// Runs a future that needs tokio: in the caller's task if that is inside a runtime, otherwise on the runtime of the bus. `None` if the

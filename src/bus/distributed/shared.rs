@@ -32,6 +32,9 @@ pub(super) struct Settings {
     pub(super) streams_per_read: usize,
 }
 
+/// How long pending deliveries and notifications may hold up the end of the bus.
+pub(super) const LAST_WORK: Duration = Duration::from_secs(1);
+
 pub(super) struct SharedBus<E: StreamEvent> {
     pub(super) hub: Arc<Hub<E>>,
     pub(super) history: Arc<HistoryCache<E>>,
@@ -102,6 +105,21 @@ impl<E: StreamEvent> SharedBus<E> {
     /// Whether notifications are received, as far as is known.
     pub(super) fn is_listening(&self) -> bool {
         self.listener().is_ok_and(|listener| listener.health().is_listening())
+    }
+
+    /// Completes when every event that was named so far is delivered, and after [`LAST_WORK`] at the latest.
+    pub(super) async fn deliver_pending(&self) {
+        let delivered = async {
+            loop {
+                let idle = self.wakeups.reader_idle.notified();
+                self.wakeups.reader.notify_one();
+                idle.await;
+                if !self.hub.has_pending_reads() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(LAST_WORK, delivered).await; // late or not, the bus closes
     }
 
     /// Ends subscriptions, after the items in memory, and stops all tasks.

@@ -7,6 +7,8 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(super) struct Wakeups {
     pub(super) reader: Notify,
+    /// The reader has delivered everything that it could read.
+    pub(super) reader_idle: Notify,
     pub(super) subscription_start: Notify,
     pub(super) sweeper: Notify,
     /// How often the connection was lost or made since the start. Each time the server may be another one.

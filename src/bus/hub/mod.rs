@@ -22,7 +22,7 @@ mod table;
 
 // Only the distributed bus needs these: its store can be unreachable, miss notifications, and be replaced by another history.
 #[cfg(feature = "postgres")]
-mod read_retry;
+mod pending_reads;
 #[cfg(feature = "postgres")]
 mod rewind;
 #[cfg(feature = "postgres")]

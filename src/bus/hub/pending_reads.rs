@@ -1,10 +1,18 @@
-//! Reads that failed.
+//! Reads that are due, or failed and are due again.
 
 use super::Hub;
 use super::delivery::{PendingRead, Target};
+use super::stream::StreamSlot;
 use crate::bus::StreamEvent;
 
 impl<E: StreamEvent> Hub<E> {
+    /// Whether events that were named still have to be read for a subscription, or for one that is about to start.
+    pub(crate) fn has_pending_reads(&self) -> bool {
+        let table = self.table.lock();
+        let unstarted = |&slot: &StreamSlot| table.stream(slot).first_notified.is_some();
+        !table.queue.is_empty() || !table.unverified.is_empty() || table.unstarted.iter().any(unstarted)
+    }
+
     /// Schedules reads again that the store did not answer.
     pub(crate) fn put_back(&self, reads: Vec<PendingRead>) {
         let mut table = self.table.lock();
