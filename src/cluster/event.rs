@@ -1,14 +1,28 @@
-//! The events of a cluster, as an operations console needs them.
+//! The events that an operations console shows.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use super::rfc3339;
-use super::text::Text;
 
-/// What [`emit`](super::ClusterEventPublisher::emit) stamps on each event.
+/// The text of an event: a name, an address, a reason. This is [`smol_str::SmolStr`], an immutable string that is cheap to clone.
+///
+/// Each console clones the events it receives, often on several threads at once. Texts of up to 23 bytes are stored in place, so
+/// that a clone copies three words and touches no shared counter. Longer texts are shared through an `Arc<str>`.
+///
+/// ```
+/// use doorbell::cluster::Text;
+///
+/// let peer: Text = "alpha".into();
+/// assert_eq!(peer, "alpha");
+/// assert_eq!(peer.clone().to_uppercase(), "ALPHA");
+/// ```
+pub type Text = SmolStr;
+
+/// The number and time that [`emit`](super::ClusterEventPublisher::emit) gives each event.
 ///
 /// ```
 /// use doorbell::cluster::ClusterEventMeta;
@@ -24,17 +38,18 @@ use super::text::Text;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ClusterEventMeta {
-    /// The event's number: 1 for the first, and one more for each. Also the order in which every subscriber sees the events.
+    /// The event's number, one higher for each event. Every stream sees the events in this order. First number: 1, unless the
+    /// builder sets another.
     pub cluster_seq: u64,
-    /// When the event was observed, by the publisher's clock. Clocks are set back, and emitters on different threads overtake
-    /// each other, so only `cluster_seq` tells the order. Serialised as text by RFC 3339, in UTC, to the nanosecond.
+    /// When the event was emitted, by the publisher's clock. Only `cluster_seq` gives the order, because clocks can be set back and
+    /// emitters on different threads can overtake each other. Serialized as RFC 3339 text, in UTC, to the nanosecond.
     #[serde(with = "rfc3339")]
     pub observed_at: SystemTime,
 }
 
 /// A change in a cluster.
 ///
-/// Serialised, the variant is the field `type`:
+/// Serialized with the variant's name in the field `type`:
 ///
 /// ```
 /// use doorbell::cluster::{ClusterEvent, ClusterEventMeta};
@@ -51,115 +66,115 @@ pub struct ClusterEventMeta {
 /// assert_eq!(serde_json::from_value::<ClusterEvent>(json).unwrap(), event);
 /// ```
 ///
-/// More variants may come, so a `match` needs a last arm. A service with events of its own does not need this type at all:
-/// [`ClusterEventPublisher`](super::ClusterEventPublisher) takes any.
+/// Variants may be added, so a `match` needs a wildcard arm. A service can also define its own event type:
+/// [`ClusterEventPublisher`](super::ClusterEventPublisher) accepts any.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ClusterEvent {
-    /// A peer has become a member of the cluster.
+    /// A peer joined the cluster.
     PeerJoined {
-        /// Number and instant.
+        /// Number and time.
         meta: ClusterEventMeta,
         /// The peer's name.
         peer: Text,
-        /// Where it can be reached.
+        /// The address at which it can be reached.
         address: Text,
     },
-    /// A connection to a peer stands.
+    /// A connection to a peer was established.
     PeerConnected {
-        /// Number and instant.
+        /// Number and time.
         meta: ClusterEventMeta,
         /// The peer's name.
         peer: Text,
     },
-    /// A peer is held to be gone.
+    /// A peer is considered gone.
     PeerDisconnected {
-        /// Number and instant.
+        /// Number and time.
         meta: ClusterEventMeta,
         /// The peer's name.
         peer: Text,
-        /// How many others have confirmed that they do not reach it either.
+        /// The number of other peers that confirmed that they cannot reach it either.
         confirmations: u32,
     },
-    /// A peer has taken over a shard.
+    /// A peer took over a shard.
     ShardAdopted {
-        /// Number and instant.
+        /// Number and time.
         meta: ClusterEventMeta,
         /// The shard's name.
         shard: Text,
-        /// Its new owner.
+        /// The shard's new owner.
         peer: Text,
     },
-    /// A peer has tried to take over a shard, in vain.
+    /// A peer failed to take over a shard.
     ShardAdoptionFailed {
-        /// Number and instant.
+        /// Number and time.
         meta: ClusterEventMeta,
         /// The shard's name.
         shard: Text,
-        /// Who has tried.
+        /// The peer that tried.
         peer: Text,
-        /// Why it did not work.
+        /// Why it failed.
         reason: Text,
     },
-    /// A peer could have taken over a shard, and has left it alone.
+    /// A peer decided not to take over a shard.
     ShardSkipped {
-        /// Number and instant.
+        /// Number and time.
         meta: ClusterEventMeta,
         /// The shard's name.
         shard: Text,
-        /// Who has left it alone.
+        /// The peer that skipped it.
         peer: Text,
-        /// Why.
+        /// Why the peer skipped it.
         reason: Text,
     },
-    /// A worker offers its service.
+    /// A worker connected.
     WorkerConnected {
-        /// Number and instant.
+        /// Number and time.
         meta: ClusterEventMeta,
         /// The worker's name.
         worker: Text,
-        /// What it works for.
+        /// The namespaces that it serves.
         namespaces: Arc<[Text]>,
     },
-    /// A worker is gone.
+    /// A worker disconnected.
     WorkerDisconnected {
-        /// Number and instant.
+        /// Number and time.
         meta: ClusterEventMeta,
         /// The worker's name.
         worker: Text,
-        /// What it worked for.
+        /// The namespaces that it served.
         namespaces: Arc<[Text]>,
     },
-    /// A supervisor has begun its work.
+    /// A supervisor started.
     SupervisorStarted {
-        /// Number and instant.
+        /// Number and time.
         meta: ClusterEventMeta,
         /// The supervisor's name.
         supervisor: Text,
     },
-    /// A supervisor has ended its work.
+    /// A supervisor stopped.
     SupervisorStopped {
-        /// Number and instant.
+        /// Number and time.
         meta: ClusterEventMeta,
         /// The supervisor's name.
         supervisor: Text,
-        /// Why.
+        /// Why it stopped.
         reason: Text,
     },
-    /// Something that only a particular service knows of.
+    /// An event specific to one service.
     Custom {
-        /// Number and instant.
+        /// Number and time.
         meta: ClusterEventMeta,
-        /// What kind of event it is.
+        /// The kind of event.
         name: Text,
-        /// The rest, in a form on which the sender and its readers agree.
+        /// Its data, in a format agreed between the service and its consoles.
         data: Text,
     },
 }
 
 impl ClusterEvent {
-    /// Number and instant.
+    /// Returns the event's number and time.
     ///
     /// ```
     /// use doorbell::cluster::{ClusterEvent, ClusterEventPublisher};

@@ -1,7 +1,7 @@
-//! Cluster events for operations consoles: numbered, in one order, and spliced to a snapshot without gap or repetition.
+//! Cluster events for operations consoles: numbered, in a single order, and spliced to a snapshot without gaps or duplicates.
 //!
-//! A service that changes its state [emits](ClusterEventPublisher::emit) an event for each change. A console wants the state as
-//! it is, and every change from there on:
+//! A service [emits](ClusterEventPublisher::emit) an event for each change of its state. A console needs the current state and
+//! every later change:
 //!
 //! ```
 //! use doorbell::cluster::{ClusterEvent, ClusterEventPublisher, Text};
@@ -36,22 +36,22 @@
 //!
 //! # The seam
 //!
-//! | the service | the snapshot function | what a console gets |
+//! | The service | The snapshot function | The console |
 //! |---|---|---|
-//! | changes and emits under one lock | reads and [marks](Seam::mark) under that lock | each change once: in the snapshot or as a delta |
-//! | changes first and emits then, under a lock or not | reads, without a mark | nothing is lost; changes around the seam may be in the snapshot *and* come as deltas, which must be idempotent |
-//! | emits first and changes then | – | changes can be lost: do not |
+//! | changes its state and emits under one lock | reads and [marks](Seam::mark) under that lock | gets each change exactly once: in the snapshot or as a delta |
+//! | changes its state, then emits, with or without a lock | reads without marking | misses nothing; a change near the seam may be in the snapshot *and* in the deltas, so deltas must be idempotent |
+//! | emits, then changes its state | – | can miss changes: do not do this |
 //!
-//! A mark is exact for what is changed and emitted under the lock that is held when marking. If parts of the state are under
-//! different locks, hold all of them, or do not mark.
+//! A mark is exact for changes that are made and emitted under the lock held while marking. If several locks protect the state,
+//! hold all of them or do not mark.
 //!
 //! # Lag
 //!
-//! The publisher keeps the last `capacity` events and never waits. A stream that falls further behind yields one
-//! [`ClusterStreamLagged`], which says how many events it lost, and ends; the console takes a new snapshot.
-//! [`ClusterEventPublisher::resync`] does that by itself.
+//! The publisher retains the last `capacity` events and never waits. A stream that falls further behind yields one
+//! [`ClusterStreamLagged`] with the number of events lost, then ends, and the console takes a new snapshot.
+//! [`ClusterEventPublisher::resync`] does this automatically.
 //!
-//! The contract, clause by clause, is section 10 of `docs/contract.md` of the repository.
+//! Section 10 of `docs/contract.md` in the repository lists the guarantees.
 
 mod builder;
 mod clock;
@@ -61,13 +61,11 @@ mod resync;
 mod rfc3339;
 mod seam;
 mod stream;
-mod text;
 mod tsc_clock;
 
 pub use builder::ClusterEventPublisherBuilder;
-pub use event::{ClusterEvent, ClusterEventMeta};
+pub use event::{ClusterEvent, ClusterEventMeta, Text};
 pub use publisher::ClusterEventPublisher;
 pub use resync::Resync;
 pub use seam::{Seam, Spliced};
 pub use stream::ClusterStreamLagged;
-pub use text::Text;
