@@ -1,4 +1,4 @@
-//! Section 10 of the contract, clause by clause, on one thread.
+//! The cluster clauses of the contract (section 10), on a single thread.
 
 use std::future::Future;
 use std::pin::pin;
@@ -34,7 +34,7 @@ fn lagged<T>(skipped: u64) -> Result<T, ClusterStreamLagged> {
 }
 
 #[test]
-fn the_signatures_of_the_seed() {
+fn the_public_signatures_compile() {
     let publisher = ClusterEventPublisher::new(capacity(16));
     let stream: futures::stream::BoxStream<'static, Result<ClusterEvent, ClusterStreamLagged>> = publisher.subscribe(0);
     let event: ClusterEvent = publisher.emit(|meta: ClusterEventMeta| ClusterEvent::PeerConnected {
@@ -47,16 +47,16 @@ fn the_signatures_of_the_seed() {
 
     fn clone_and_debug<T: Clone + std::fmt::Debug + Send + Sync>(_: &T) {}
     clone_and_debug(&publisher);
-    /// Has no trait beyond those that are asked for.
+    /// Implements only the required traits.
     #[derive(Clone)]
     struct Opaque;
     clone_and_debug(&ClusterEventPublisher::<Opaque>::with_capacity(capacity(1)));
 }
 
 #[test]
-fn emit_stamps_and_returns_what_it_broadcasts() {
-    let ticks = Arc::new(AtomicU64::new(0));
-    let clock = ticks.clone();
+fn emit_returns_the_event_that_it_broadcasts() {
+    let readings = Arc::new(AtomicU64::new(0));
+    let clock = readings.clone();
     let publisher = ClusterEventPublisher::<ClusterEventMeta>::builder(capacity(4))
         .clock(move || UNIX_EPOCH + Duration::from_secs(clock.fetch_add(1, Ordering::Relaxed)))
         .build()
@@ -69,13 +69,13 @@ fn emit_stamps_and_returns_what_it_broadcasts() {
     }
     let received: Vec<_> = drain(&mut stream).into_iter().map(Result::unwrap).collect();
     assert_eq!(received, emitted);
-    assert_eq!(ticks.load(Ordering::Relaxed), 3);
+    assert_eq!(readings.load(Ordering::Relaxed), 3);
 }
 
 #[test]
-fn the_usual_clock_is_the_wall_clock() {
-    // About a microsecond is allowed; what matters is that it is no other clock.
-    const CLOSE: Duration = Duration::from_micros(100);
+fn the_default_clock_is_the_system_clock() {
+    // Wider than the documented microsecond: the test only has to tell clocks apart.
+    const TOLERANCE: Duration = Duration::from_micros(100);
     let publisher = ClusterEventPublisher::<ClusterEventMeta>::with_capacity(capacity(4));
     let started = SystemTime::now();
     let mut after = started;
@@ -83,12 +83,12 @@ fn the_usual_clock_is_the_wall_clock() {
         let before = SystemTime::now();
         let meta = publisher.emit(|meta| meta);
         after = SystemTime::now();
-        assert!(before - CLOSE <= meta.observed_at && meta.observed_at <= after + CLOSE);
+        assert!(before - TOLERANCE <= meta.observed_at && meta.observed_at <= after + TOLERANCE);
     }
 }
 
 #[test]
-fn emitting_to_nobody_is_no_error() {
+fn emitting_without_a_stream_uses_a_number() {
     let publisher = numbers(2);
     emit(&publisher, 1000);
     assert_eq!(publisher.current_seq(), 1001);
@@ -96,7 +96,7 @@ fn emitting_to_nobody_is_no_error() {
 }
 
 #[test]
-fn numbers_before_and_after_the_first_emit() {
+fn current_seq_and_as_of_seq_before_and_after_the_first_emit() {
     let publisher = numbers(2);
     assert_eq!((publisher.current_seq(), publisher.as_of_seq()), (1, 0));
     emit(&publisher, 1);
@@ -109,7 +109,7 @@ fn numbers_before_and_after_the_first_emit() {
 }
 
 #[test]
-fn what_current_seq_would_suppress_too_many() {
+fn current_seq_as_after_seq_suppresses_one_event_too_many() {
     let publisher = numbers(8);
     emit(&publisher, 3);
     let mut right = publisher.subscribe(publisher.as_of_seq());
@@ -128,13 +128,13 @@ fn a_stream_is_attached_when_subscribe_returns() {
     assert_eq!(
         drain(&mut stream),
         [Ok(4), Ok(5)],
-        "what was sent before is not seen, unpolled or not"
+        "only events emitted after subscribe"
     );
 }
 
 #[test]
-fn any_after_seq_suppresses_what_lies_at_or_below() {
-    for sent_before in [0, 1, 5] {
+fn events_at_or_below_after_seq_are_suppressed() {
+    for emitted_before in [0, 1, 5] {
         for after in [
             0,
             1,
@@ -151,17 +151,24 @@ fn any_after_seq_suppresses_what_lies_at_or_below() {
             u64::MAX,
         ] {
             let publisher = numbers(64);
-            emit(&publisher, sent_before);
+            emit(&publisher, emitted_before);
             let mut stream = publisher.subscribe(after);
-            emit(&publisher, 12 - sent_before);
-            let expected: Vec<_> = (1..=12).filter(|seq| *seq > sent_before.max(after)).map(Ok).collect();
-            assert_eq!(drain(&mut stream), expected, "{sent_before} sent before, after {after}");
+            emit(&publisher, 12 - emitted_before);
+            let expected: Vec<_> = (1..=12)
+                .filter(|seq| *seq > emitted_before.max(after))
+                .map(Ok)
+                .collect();
+            assert_eq!(
+                drain(&mut stream),
+                expected,
+                "{emitted_before} emitted before, after_seq {after}"
+            );
         }
     }
 }
 
 #[test]
-fn lag_is_one_exact_item_and_then_the_end() {
+fn a_lagging_stream_yields_the_exact_skip_count_and_ends() {
     for size in [1, 2, 3, 7, 64] {
         for read in [0, 1, size as u64] {
             for beyond in [1, 2, 100] {
@@ -173,16 +180,16 @@ fn lag_is_one_exact_item_and_then_the_end() {
                 assert_eq!(drain(&mut stream), [lagged(beyond)]);
                 emit(&publisher, 1);
                 for _ in 0..3 {
-                    assert_eq!(poll(&mut stream), Poll::Ready(None), "for good");
+                    assert_eq!(poll(&mut stream), Poll::Ready(None), "an ended stream stays ended");
                 }
-                assert_eq!(publisher.subscriber_count(), 0, "an ended stream holds nothing");
+                assert_eq!(publisher.subscriber_count(), 0, "an ended stream is detached");
             }
         }
     }
 }
 
 #[test]
-fn exactly_the_capacity_is_no_lag() {
+fn a_stream_behind_by_the_capacity_does_not_lag() {
     let publisher = numbers(5);
     let mut stream = publisher.subscribe(0);
     emit(&publisher, 5);
@@ -195,19 +202,23 @@ fn suppressed_events_do_not_count_as_lost() {
         let publisher = numbers(4);
         let mut stream = publisher.subscribe(after);
         emit(&publisher, 10);
-        // 7 to 10 are kept.
+        // 7 to 10 are retained.
         let lost = 6_u64.saturating_sub(after);
         if lost > 0 {
             assert_eq!(drain(&mut stream), [lagged(lost)], "after {after}");
         } else {
             let expected: Vec<_> = (after + 1..=10).map(Ok).collect();
-            assert_eq!(drain(&mut stream), expected, "a loss at or below {after} is no lag");
+            assert_eq!(
+                drain(&mut stream),
+                expected,
+                "only suppressed events were lost, up to {after}"
+            );
         }
     }
 }
 
 #[test]
-fn a_void_lost_unseen_counts_and_one_seen_does_not() {
+fn an_overwritten_void_counts_as_skipped_unless_already_passed() {
     let panic_in = |publisher: &ClusterEventPublisher<u64>| {
         let emit = || publisher.emit(|_| std::panic::resume_unwind(Box::new("planned")));
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(emit)).unwrap_err();
@@ -218,12 +229,12 @@ fn a_void_lost_unseen_counts_and_one_seen_does_not() {
     emit(&publisher, 1);
     assert_eq!(drain(&mut stream), [Ok(2)]);
     panic_in(&publisher); // 3
-    emit(&publisher, 5); // 4 to 8, of which 5 to 8 are kept
+    emit(&publisher, 5); // 4 to 8, of which 5 to 8 are retained
     assert_eq!(drain(&mut stream), [lagged(2)]);
 }
 
 #[test]
-fn the_end_comes_after_what_is_kept() {
+fn a_stream_ends_after_the_retained_events() {
     let publisher = numbers(4);
     let mut stream = publisher.subscribe(0);
     let mut future = publisher.subscribe(100);
@@ -241,7 +252,7 @@ fn the_end_comes_after_what_is_kept() {
 }
 
 #[test]
-fn a_lag_that_is_due_comes_before_the_end() {
+fn a_due_lag_is_reported_before_the_end() {
     let publisher = numbers(2);
     let mut stream = publisher.subscribe(0);
     emit(&publisher, 5);
@@ -251,7 +262,7 @@ fn a_lag_that_is_due_comes_before_the_end() {
 }
 
 #[test]
-fn resume_delivers_what_is_kept_or_says_what_is_lost() {
+fn resume_delivers_retained_events_or_the_exact_lag() {
     let publisher = numbers(4);
     emit(&publisher, 10);
     for after in 6..=10 {
@@ -267,12 +278,12 @@ fn resume_delivers_what_is_kept_or_says_what_is_lost() {
 }
 
 #[test]
-fn emit_within_emit_is_numbered_above_and_published_before() {
+fn an_event_emitted_by_build_is_numbered_above_and_published_before() {
     let publisher = numbers(4);
     let mut stream = publisher.subscribe(0);
     let outer = publisher.emit(|meta| {
         assert_eq!(publisher.emit(|meta| meta.cluster_seq), 2);
-        assert_eq!(poll(&mut stream), Poll::Pending, "2 is there, 1 is not");
+        assert_eq!(poll(&mut stream), Poll::Pending, "2 is published, 1 is not");
         meta.cluster_seq
     });
     assert_eq!(outer, 1);
@@ -280,18 +291,18 @@ fn emit_within_emit_is_numbered_above_and_published_before() {
 }
 
 #[test]
-fn what_build_emits_can_push_its_own_event_out() {
+fn events_emitted_by_build_can_overwrite_its_own_event() {
     let publisher = numbers(2);
     let mut stream = publisher.subscribe(0);
     publisher.emit(|meta| {
-        emit(&publisher, 3); // 2, 3 and 4: with the third, 1 and 2 are lost
+        emit(&publisher, 3); // 2, 3 and 4; only 3 and 4 are retained
         meta.cluster_seq
     });
     assert_eq!(drain(&mut stream), [lagged(2)]);
 }
 
 #[test]
-fn a_marked_splice_holds_each_change_once() {
+fn a_marked_splice_has_each_change_once() {
     let service = Service::new(ClusterEventPublisher::with_capacity(capacity(16)));
     service.change(1);
     let Spliced {
@@ -299,9 +310,9 @@ fn a_marked_splice_holds_each_change_once() {
         as_of_seq,
         mut deltas,
     } = service.publisher.splice(|seam| {
-        service.change(2); // attached already, and in the snapshot: to be suppressed
+        service.change(2); // emitted after attaching and included in the snapshot, so suppressed
         let snapshot = service.marked(&seam);
-        service.change(3); // behind the mark
+        service.change(3); // after the mark
         snapshot
     });
     assert_eq!(as_of_seq, 2);
@@ -314,12 +325,12 @@ fn a_marked_splice_holds_each_change_once() {
 }
 
 #[test]
-fn an_unmarked_splice_repeats_and_loses_nothing() {
+fn an_unmarked_splice_repeats_events_and_loses_none() {
     let publisher = numbers(16);
     emit(&publisher, 2);
     let mut spliced = publisher.splice(|_seam| emit(&publisher, 2));
     emit(&publisher, 1);
-    assert_eq!(spliced.as_of_seq, 2, "the seam lies before the snapshot");
+    assert_eq!(spliced.as_of_seq, 2, "the stream starts before the snapshot");
     assert_eq!(drain(&mut spliced.deltas), [Ok(3), Ok(4), Ok(5)]);
 }
 
@@ -338,7 +349,7 @@ fn the_last_mark_counts() {
 }
 
 #[test]
-fn a_mark_after_the_splice_changes_nothing() {
+fn a_mark_after_the_splice_has_no_effect() {
     let publisher = numbers(16);
     let mut kept: Option<Seam> = None;
     let mut spliced = publisher.splice(|seam| kept = Some(seam));
@@ -348,21 +359,21 @@ fn a_mark_after_the_splice_changes_nothing() {
 }
 
 #[test]
-fn lag_behind_a_mark_counts_from_the_mark() {
+fn lag_after_a_mark_counts_from_the_mark() {
     let publisher = numbers(4);
     let mut spliced = publisher.splice(|seam| {
         emit(&publisher, 20);
-        seam.mark(); // the 16 that are gone are in the snapshot
+        seam.mark(); // the 16 events no longer retained are in the snapshot
     });
     emit(&publisher, 4);
-    let mut twin = publisher.splice(|seam| seam.mark()).deltas;
+    let mut lagging = publisher.splice(|seam| seam.mark()).deltas;
     assert_eq!(drain(&mut spliced.deltas), [21, 22, 23, 24].map(Ok));
     emit(&publisher, 7);
-    assert_eq!(drain(&mut twin), [lagged(3)]);
+    assert_eq!(drain(&mut lagging), [lagged(3)]);
 }
 
 #[test]
-fn an_async_snapshot_may_wait_anywhere() {
+fn an_async_snapshot_can_wait_before_marking() {
     let publisher = numbers(16);
     emit(&publisher, 1);
     let (release, released) = futures::channel::oneshot::channel::<()>();
@@ -381,7 +392,7 @@ fn an_async_snapshot_may_wait_anywhere() {
 }
 
 #[test]
-fn a_splice_that_fails_or_is_dropped_leaves_nothing() {
+fn a_failed_or_cancelled_splice_detaches() {
     let publisher = numbers(16);
     assert_eq!(publisher.try_splice(|_| Err::<(), _>("no")).unwrap_err(), "no");
     let failed = publisher.try_splice_async(async |_| Err::<(), _>("no"));
@@ -409,19 +420,19 @@ fn a_splice_that_fails_or_is_dropped_leaves_nothing() {
 }
 
 #[test]
-fn futures_and_streams_can_be_sent() {
-    fn sent<T: Send>(value: T) -> T {
+fn futures_and_streams_are_send() {
+    fn assert_send<T: Send>(value: T) -> T {
         value
     }
     let publisher = numbers(16);
     let state = Arc::new(tokio::sync::Mutex::new(0));
     let source = state.clone();
-    drop(sent(publisher.splice_async(async |seam: Seam| {
+    drop(assert_send(publisher.splice_async(async |seam: Seam| {
         let state = state.lock().await;
         seam.mark();
         *state
     })));
-    drop(sent(publisher.resync(move |seam| {
+    drop(assert_send(publisher.resync(move |seam| {
         let source = source.clone();
         async move {
             let state = source.lock().await;
@@ -429,10 +440,10 @@ fn futures_and_streams_can_be_sent() {
             *state
         }
     })));
-    drop(sent(publisher.splice(|_| ())));
+    drop(assert_send(publisher.splice(|_| ())));
 }
 
-/// A console that follows `service` by itself, marked.
+/// A `resync` stream of `service` with marked snapshots.
 fn follow(service: &Arc<Service>) -> futures::stream::BoxStream<'static, Resync<State, Change>> {
     let source = service.clone();
     service
@@ -461,24 +472,24 @@ fn resync_takes_a_new_snapshot_after_a_lag() {
         }
         assert_eq!(state, *service.lock());
     }
-    assert_eq!(snapshots, 3, "at first, and after the bursts of 5 and of 100");
+    assert_eq!(snapshots, 3, "the first, and one after the bursts of 5 and of 100");
 }
 
 #[test]
-fn resync_ends_with_the_last_publisher() {
+fn resync_ends_when_the_last_publisher_is_dropped() {
     let publisher = numbers(2);
     let mut console = publisher.resync(|seam| std::future::ready(seam.mark()));
     assert_eq!(poll(&mut console), Poll::Ready(Some(Resync::Snapshot(0))));
     emit(&publisher, 5);
     drop(publisher);
-    // The lag is found only now: a last snapshot, which holds everything.
+    // The lag is found only now: one last snapshot includes everything.
     assert_eq!(poll(&mut console), Poll::Ready(Some(Resync::Snapshot(5))));
     assert_eq!(poll(&mut console), Poll::Ready(None));
     assert_eq!(poll(&mut console), Poll::Ready(None));
 }
 
 #[test]
-fn resync_goes_on_after_a_failed_snapshot() {
+fn resync_continues_after_a_failed_snapshot() {
     let publisher = numbers(4);
     let attempts = Arc::new(Mutex::new(vec![Ok(()), Err("again"), Err("no")]));
     let mut console = publisher.try_resync(move |seam| {
@@ -494,7 +505,7 @@ fn resync_goes_on_after_a_failed_snapshot() {
 }
 
 #[test]
-fn capacities_and_first_numbers_out_of_bounds() {
+fn out_of_range_capacities_and_first_numbers_are_rejected() {
     let too_large = ClusterEventPublisher::<u64>::builder(capacity(usize::MAX)).build();
     assert!(too_large.is_err());
     let beyond = ClusterEventPublisher::<u64>::builder(capacity(1))
@@ -504,7 +515,7 @@ fn capacities_and_first_numbers_out_of_bounds() {
 }
 
 #[test]
-fn the_last_number() {
+fn emitting_beyond_the_last_number_panics() {
     let publisher = ClusterEventPublisher::<u64>::builder(capacity(2))
         .first_seq(MAX_SEQ)
         .build()

@@ -1,4 +1,4 @@
-//! Code of the caller's that panics: only the call that runs it is hurt.
+//! A panic in user code affects only the call that runs it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,24 +16,24 @@ mod cluster_support;
 
 use cluster_support::{capacity, drain, poll};
 
-/// Whether `call` made a planned panic.
+/// Whether `call` ends in a planned panic.
 fn panics<R>(call: impl FnOnce() -> R) -> bool {
     may_panic(call).is_none()
 }
 
 #[test]
-fn build_panics_leave_a_void() {
+fn a_panic_in_build_leaves_a_void() {
     let publisher = ClusterEventPublisher::with_capacity(capacity(4));
     let mut stream = publisher.subscribe(0);
     publisher.emit(|meta| meta.cluster_seq);
     assert!(panics(|| publisher.emit(|_| planned_panic())));
-    assert_eq!(publisher.current_seq(), 3, "the number is used up");
+    assert_eq!(publisher.current_seq(), 3, "the number stays unused");
     publisher.emit(|meta| meta.cluster_seq);
     assert_eq!(drain(&mut stream), [Ok(1), Ok(3)]);
 }
 
 #[tokio::test]
-async fn build_panic_wakes_who_waits_for_the_next() {
+async fn a_panic_in_build_wakes_streams_waiting_for_the_next_event() {
     let publisher = ClusterEventPublisher::with_capacity(capacity(4));
     let mut stream = publisher.subscribe(0);
     let reader = tokio::spawn(async move { stream.next().await });
@@ -69,7 +69,7 @@ impl Clone for Fragile {
 }
 
 #[test]
-fn clone_panics_in_emit_leave_a_void_and_no_event() {
+fn a_clone_panic_in_emit_leaves_a_void_and_no_event() {
     let (breaks, counter) = (Arc::new(AtomicBool::new(false)), DropCounter::new());
     let publisher = ClusterEventPublisher::with_capacity(capacity(4));
     let mut stream = publisher.subscribe(0);
@@ -85,11 +85,11 @@ fn clone_panics_in_emit_leave_a_void_and_no_event() {
         .collect();
     assert_eq!(seen, [2]);
     drop((stream, publisher));
-    assert_eq!(counter.alive(), 0, "each is dropped once");
+    assert_eq!(counter.alive(), 0, "every event is dropped exactly once");
 }
 
 #[test]
-fn clone_panics_in_a_stream_have_received_nothing() {
+fn a_clone_panic_in_a_poll_leaves_the_event_unreceived() {
     let (breaks, counter) = (Arc::new(AtomicBool::new(false)), DropCounter::new());
     let publisher = ClusterEventPublisher::with_capacity(capacity(4));
     let (mut stream, mut other) = (publisher.subscribe(0), publisher.subscribe(0));
@@ -99,14 +99,14 @@ fn clone_panics_in_a_stream_have_received_nothing() {
     breaks.store(false, Ordering::Relaxed);
     for stream in [&mut stream, &mut other] {
         let Poll::Ready(Some(Ok(event))) = poll(stream) else {
-            panic!("the event is still there")
+            panic!("the event is still unreceived")
         };
         assert_eq!(event.event.id(), 1);
     }
 }
 
 #[test]
-fn clock_panics_use_no_number() {
+fn a_panicking_clock_uses_no_number() {
     let works = Arc::new(AtomicBool::new(false));
     let clock = works.clone();
     let publisher = ClusterEventPublisher::builder(capacity(4))
@@ -128,7 +128,7 @@ fn clock_panics_use_no_number() {
 }
 
 #[test]
-fn snapshot_panics_leave_nothing() {
+fn a_panicking_snapshot_detaches() {
     let publisher = ClusterEventPublisher::<u64>::with_capacity(capacity(4));
     assert!(panics(|| publisher.splice(|_| planned_panic())));
     assert!(panics(|| futures::executor::block_on(
@@ -138,7 +138,7 @@ fn snapshot_panics_leave_nothing() {
 }
 
 #[test]
-fn resync_goes_on_after_a_snapshot_that_panicked() {
+fn resync_continues_after_a_panicking_snapshot() {
     let publisher = ClusterEventPublisher::with_capacity(capacity(4));
     let mut attempts = 0;
     let mut console = publisher.resync(move |seam| {
@@ -154,8 +154,8 @@ fn resync_goes_on_after_a_snapshot_that_panicked() {
             seam.mark()
         }
     });
-    assert!(panics(|| poll(&mut console)), "in the function");
-    assert!(panics(|| poll(&mut console)), "in its future");
+    assert!(panics(|| poll(&mut console)), "panic in the function");
+    assert!(panics(|| poll(&mut console)), "panic in its future");
     publisher.emit(|meta| meta.cluster_seq);
     assert_eq!(poll(&mut console), Poll::Ready(Some(Resync::Snapshot(1))));
     publisher.emit(|meta| meta.cluster_seq);
@@ -177,27 +177,29 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn drop_panics_of_a_displaced_event_come_after_the_broadcast() {
+fn a_drop_panic_of_a_displaced_event_follows_the_broadcast() {
     let publisher = ClusterEventPublisher::with_capacity(capacity(2));
-    let disarmed = |mut bomb: Bomb| bomb.armed = false;
+    let disarm = |mut bomb: Bomb| bomb.armed = false;
     let mut seen = 0;
     let mut stream = publisher.subscribe(0);
-    let mut hurt = 0;
+    let mut panicked = 0;
     for _ in 0..20 {
         match catch_unwind(AssertUnwindSafe(|| publisher.emit(|_| Bomb { armed: true }))) {
-            Ok(bomb) => disarmed(bomb),
-            Err(_) => hurt += 1,
+            Ok(bomb) => disarm(bomb),
+            Err(_) => panicked += 1,
         }
         for item in drain(&mut stream) {
-            let Ok(bomb) = item else { panic!("nobody lags") };
-            disarmed(bomb);
+            let Ok(bomb) = item else {
+                panic!("the stream does not lag")
+            };
+            disarm(bomb);
             seen += 1;
         }
     }
-    assert_eq!(seen, 20, "each was broadcast");
-    assert!(hurt > 10, "each drop but those of the last is noticed");
+    assert_eq!(seen, 20, "every event was broadcast");
+    assert!(panicked > 10, "emit panics when dropping a displaced event does");
     assert!(
         panics(|| drop((stream, publisher))),
-        "the last are dropped with the channel"
+        "dropping the channel drops the retained events"
     );
 }

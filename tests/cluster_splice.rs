@@ -1,6 +1,6 @@
-//! The whole story in 10,000 random schedules: a service changes and emits, consoles splice, follow, lag and splice again, and at
-//! the end each holds exactly the state of the service. Steps of all parties alternate at rng, also within a splice: before
-//! the snapshot is read, and after. A reference says what each poll must answer, to the number.
+//! Random schedules of a service and its consoles, 10,000 of them. The service changes its state and emits. Consoles splice,
+//! follow, lag and splice again, and must end with exactly the service's state. Steps of the service and the consoles interleave
+//! at random, also within a splice, before and after the snapshot is read. A reference model predicts the result of every poll.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use cluster_support::{Change, Deltas, Service, State, capacity, poll};
 const SCHEDULES: u64 = if cfg!(miri) { 50 } else { 10_000 };
 const STEPS: u64 = 60;
 
-/// Runs every schedule, and says which one failed.
+/// Runs every schedule, and prints the seed of one that fails.
 fn every_schedule(run: impl Fn(&mut Rng)) {
     for seed in 1..=SCHEDULES {
         let outcome = catch_unwind(AssertUnwindSafe(|| run(&mut Rng::with_seed(seed))));
@@ -31,11 +31,11 @@ fn every_schedule(run: impl Fn(&mut Rng)) {
     }
 }
 
-/// Lets a splice go on by one step; between its steps others take theirs.
-async fn breathe() {
-    let mut over = false;
+/// Suspends a splice once, so that other steps can interleave.
+async fn yield_once() {
+    let mut yielded = false;
     std::future::poll_fn(move |_| {
-        if std::mem::replace(&mut over, true) {
+        if std::mem::replace(&mut yielded, true) {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -46,11 +46,11 @@ async fn breathe() {
 
 type Splice<S, E> = Pin<Box<dyn Future<Output = Spliced<S, E>>>>;
 
-/// What was emitted under each number from 1 on; `None` for a void.
+/// The value emitted under each number from 1 on; `None` for a void.
 #[derive(Default)]
 struct History(Vec<Option<u64>>);
 
-/// What a stream at `position` must answer, and where it stands then.
+/// The expected result of polling a stream at `position`, and its position afterwards.
 fn expected(history: &History, capacity: u64, mut position: u64) -> (Poll<Result<Change, ClusterStreamLagged>>, u64) {
     let next = history.0.len() as u64 + 1;
     loop {
@@ -69,7 +69,7 @@ fn expected(history: &History, capacity: u64, mut position: u64) -> (Poll<Result
 }
 
 enum Console {
-    /// In the middle of a splice.
+    /// A splice is in progress.
     Splicing(Splice<State, Change>),
     Following {
         state: State,
@@ -79,7 +79,7 @@ enum Console {
 }
 
 #[test]
-fn marked_consoles_hold_exactly_the_state() {
+fn consoles_with_marked_splices_match_the_service() {
     let lags = RefCell::new(0);
     every_schedule(|rng| {
         let size = 1 + rng.u64(..8);
@@ -92,9 +92,9 @@ fn marked_consoles_hold_exactly_the_state() {
             let publisher = service.publisher.clone();
             Box::pin(async move {
                 let snapshot = async |seam: Seam| {
-                    breathe().await;
+                    yield_once().await;
                     let snapshot = service.marked(&seam);
-                    breathe().await;
+                    yield_once().await;
                     snapshot
                 };
                 publisher.splice_async(snapshot).await
@@ -105,7 +105,7 @@ fn marked_consoles_hold_exactly_the_state() {
             if rng.one_in(2) {
                 let value = rng.u64(..1000);
                 if rng.one_in(8) {
-                    // The number is used up under the lock, and the state stays as it is.
+                    // Uses a number under the lock without changing the state.
                     let _state = service.lock();
                     let emit = || service.publisher.emit(|_| resume_unwind(Box::new("planned")));
                     catch_unwind(AssertUnwindSafe(emit)).unwrap_err();
@@ -120,7 +120,7 @@ fn marked_consoles_hold_exactly_the_state() {
                 *lags.borrow_mut() += step(&mut consoles[which], &history, size, splice);
             }
         }
-        // Nobody emits any more: everybody catches up.
+        // No more events: let every console catch up.
         for console in &mut consoles {
             loop {
                 step(console, &history, size, splice);
@@ -133,10 +133,10 @@ fn marked_consoles_hold_exactly_the_state() {
             }
         }
     });
-    assert!(lags.into_inner() > SCHEDULES / 2, "the schedules hardly ever lag");
+    assert!(lags.into_inner() > SCHEDULES / 2, "the schedules rarely lag");
 }
 
-/// One step of a console; 1 if it lagged, and begins a splice therefore.
+/// Takes one step of a console. Returns 1 if it lagged and starts another splice, otherwise 0.
 fn step(console: &mut Console, history: &History, size: u64, splice: impl Fn() -> Splice<State, Change>) -> u64 {
     match console {
         Console::Splicing(future) => {
@@ -154,13 +154,13 @@ fn step(console: &mut Console, history: &History, size: u64, splice: impl Fn() -
             deltas,
             position,
         } => {
-            let (answer, stands_at) = expected(history, size, *position);
-            assert_eq!(poll(deltas), answer.map(Some), "at {position}");
-            *position = stands_at;
+            let (answer, next_position) = expected(history, size, *position);
+            assert_eq!(poll(deltas), answer.map(Some), "at position {position}");
+            *position = next_position;
             match answer {
                 Poll::Ready(Ok(change)) => state.apply(change.value),
                 Poll::Ready(Err(_)) => {
-                    assert_eq!(poll(deltas), Poll::Ready(None), "ended for good");
+                    assert_eq!(poll(deltas), Poll::Ready(None), "an ended stream stays ended");
                     *console = Console::Splicing(splice());
                     return 1;
                 }
@@ -171,7 +171,7 @@ fn step(console: &mut Console, history: &History, size: u64, splice: impl Fn() -
     }
 }
 
-/// A change that can be applied again without harm: the new value of a key.
+/// An idempotent change: the new value of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Set {
     key: u64,
@@ -181,20 +181,20 @@ struct Set {
 type Table = BTreeMap<u64, u64>;
 
 #[test]
-fn unmarked_consoles_with_idempotent_deltas_end_with_the_state() {
+fn consoles_with_unmarked_splices_match_the_service() {
     every_schedule(|rng| {
         let size = 1 + rng.u64(..8) as usize;
         let publisher = ClusterEventPublisher::with_capacity(capacity(size));
         let table = Arc::new(Mutex::new(Table::new()));
-        // Each emitter has a key of its own; it changes the table first, and emits at some later step.
-        let mut owed: Vec<Option<Set>> = vec![None; 3];
+        // Each emitter has its own key. It changes the table first, and emits in a later step.
+        let mut unemitted: Vec<Option<Set>> = vec![None; 3];
         let splice = || -> Splice<Table, Set> {
             let (publisher, table) = (publisher.clone(), table.clone());
             Box::pin(async move {
                 let snapshot = async |_seam: Seam| {
-                    breathe().await;
+                    yield_once().await;
                     let snapshot = table.lock().unwrap().clone();
-                    breathe().await;
+                    yield_once().await;
                     snapshot
                 };
                 publisher.splice_async(snapshot).await
@@ -205,9 +205,9 @@ fn unmarked_consoles_with_idempotent_deltas_end_with_the_state() {
         let mut value = 0;
         let mut last_round = false;
         loop {
-            let emitter = rng.u64(..owed.len() as u64) as usize;
+            let emitter = rng.u64(..unemitted.len() as u64) as usize;
             if last_round || rng.one_in(2) {
-                if let Some(set) = owed[emitter].take() {
+                if let Some(set) = unemitted[emitter].take() {
                     publisher.emit(|_| set);
                 } else if !last_round {
                     value += 1;
@@ -216,21 +216,21 @@ fn unmarked_consoles_with_idempotent_deltas_end_with_the_state() {
                         value,
                     };
                     table.lock().unwrap().insert(set.key, set.value);
-                    owed[emitter] = Some(set);
+                    unemitted[emitter] = Some(set);
                 }
             }
             let caught_up = follow(&mut splicing, &mut following, splice);
-            if last_round && caught_up && owed.iter().all(Option::is_none) {
+            if last_round && caught_up && unemitted.iter().all(Option::is_none) {
                 break;
             }
             last_round |= value == STEPS / 2;
         }
-        let (console, _) = following.expect("it has caught up");
+        let (console, _) = following.expect("the console has caught up");
         assert_eq!(console, *table.lock().unwrap());
     });
 }
 
-/// One step of a console; true if there is nothing to read.
+/// Takes one step of a console. Returns true if there is nothing to read.
 fn follow(
     splicing: &mut Option<Splice<Table, Set>>,
     following: &mut Option<(Table, Deltas<Set>)>,
@@ -247,7 +247,7 @@ fn follow(
     match poll(deltas) {
         Poll::Ready(Some(Ok(set))) => drop(table.insert(set.key, set.value)),
         Poll::Ready(Some(Err(_))) => *splicing = Some(splice()),
-        Poll::Ready(None) => panic!("the publisher is there"),
+        Poll::Ready(None) => panic!("the publisher is alive"),
         Poll::Pending => return true,
     }
     false

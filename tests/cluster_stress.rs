@@ -1,4 +1,4 @@
-//! Cluster events on real threads: several emitters, and consoles that splice, lag, and splice again.
+//! Cluster events on several threads: emitters, and consoles that splice, lag and splice again.
 
 use std::sync::Arc;
 use std::thread;
@@ -28,7 +28,7 @@ fn numbers_and_order_agree() {
                     let mut emitters = Account::<u64>::new(Sequence::at(0));
                     let mut seqs = Sequence::after(0);
                     while let Some(item) = stream.next().await {
-                        let (emitter, index, meta) = item.expect("everything fits");
+                        let (emitter, index, meta) = item.expect("the capacity holds every event");
                         emitters.stream(&emitter).received(index);
                         seqs.received(meta.cluster_seq);
                     }
@@ -62,8 +62,8 @@ fn numbers_and_order_agree() {
     }
 }
 
-/// Runs the emitters; when they are done, `consoles` must all end with the state of the service.
-fn consoles_end_with_the_state(size: usize, watch: impl Fn(Arc<Service>) -> State + Send + Copy + 'static) {
+/// Runs emitters and consoles. Every console must end with the service's state.
+fn assert_consoles_match(size: usize, watch: impl Fn(Arc<Service>) -> State + Send + Copy + 'static) {
     let service = Arc::new(Service::new(ClusterEventPublisher::with_capacity(capacity(size))));
     let consoles: Vec<_> = (0..2)
         .map(|_| {
@@ -84,28 +84,28 @@ fn consoles_end_with_the_state(size: usize, watch: impl Fn(Arc<Service>) -> Stat
     for emitter in emitters {
         emitter.join().unwrap();
     }
-    let end = *service.lock();
+    let expected = *service.lock();
     for console in consoles {
-        assert_eq!(console.join().unwrap(), end, "capacity {size}");
+        assert_eq!(console.join().unwrap(), expected, "capacity {size}");
     }
 }
 
-/// The number of the last change, after which a console may stop.
+/// The number of the last change. A console stops there.
 const LAST: u64 = EMITTERS * EACH;
 
 #[test]
-fn consoles_that_splice_again_after_each_lag() {
+fn consoles_that_splice_again_after_each_lag_match_the_service() {
     for size in [1, 4, 1024] {
-        consoles_end_with_the_state(size, |service| {
+        assert_consoles_match(size, |service| {
             block_on(async {
                 loop {
                     let mut spliced = service.publisher.splice(|seam| service.marked(&seam));
                     let mut state = spliced.snapshot;
                     let mut seen = spliced.as_of_seq;
                     while seen < LAST {
-                        match spliced.deltas.next().await.expect("the publisher is there") {
+                        match spliced.deltas.next().await.expect("the publisher is alive") {
                             Ok(change) => {
-                                assert_eq!(change.seq, seen + 1, "no gap and no repetition");
+                                assert_eq!(change.seq, seen + 1, "no gap and no duplicate");
                                 seen = change.seq;
                                 state.apply(change.value);
                             }
@@ -125,9 +125,9 @@ fn consoles_that_splice_again_after_each_lag() {
 }
 
 #[test]
-fn consoles_that_resync_by_themselves() {
+fn consoles_that_resync_match_the_service() {
     for size in [2, 64] {
-        consoles_end_with_the_state(size, |service| {
+        assert_consoles_match(size, |service| {
             let source = service.clone();
             let mut console = service
                 .publisher
@@ -135,7 +135,7 @@ fn consoles_that_resync_by_themselves() {
             block_on(async {
                 let mut state = State::default();
                 loop {
-                    match console.next().await.expect("the publisher is there") {
+                    match console.next().await.expect("the publisher is alive") {
                         Resync::Snapshot(snapshot) => state = snapshot,
                         Resync::Delta(change) => state.apply(change.value),
                     }

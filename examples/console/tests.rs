@@ -110,7 +110,7 @@ fn read_cluster(value: &Value) -> Cluster {
 }
 
 #[tokio::test]
-async fn the_page_is_there() {
+async fn the_page_is_served() {
     let (_service, server) = serve(8).await;
     let page = get(server, "/").await;
     assert_eq!(page.status(), StatusCode::OK);
@@ -123,7 +123,7 @@ async fn the_page_is_there() {
 }
 
 #[tokio::test]
-async fn snapshot_and_deltas_give_the_state() {
+async fn a_snapshot_and_its_deltas_give_the_state() {
     let (service, server) = serve(4096).await;
     let mut simulation = Simulation::new(service.clone(), 7);
     let steps = |simulation: &mut Simulation| (0..300).for_each(|_| simulation.step());
@@ -142,7 +142,7 @@ async fn snapshot_and_deltas_give_the_state() {
 }
 
 #[tokio::test]
-async fn without_a_position_only_what_comes() {
+async fn without_a_position_only_new_events_are_sent() {
     let (service, server) = serve(8).await;
     connect(&service, "before");
     let mut frames = Frames::open(server, None).await;
@@ -153,7 +153,7 @@ async fn without_a_position_only_what_comes() {
 }
 
 #[tokio::test]
-async fn a_reconnect_goes_on_after_the_last_event() {
+async fn a_reconnect_resumes_after_the_last_event() {
     let (service, server) = serve(64).await;
     let mut console = Console::snapshot(server).await;
     let path = format!("/events?after={}", console.as_of);
@@ -171,7 +171,7 @@ async fn a_reconnect_goes_on_after_the_last_event() {
 }
 
 #[tokio::test]
-async fn a_reconnect_too_late_is_told_so() {
+async fn a_late_reconnect_gets_a_lagged_frame() {
     let (service, server) = serve(8).await;
     let console = Console::snapshot(server).await;
     for peer in 0..11 {
@@ -193,7 +193,7 @@ async fn a_reconnect_too_late_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_console_that_lags_is_told_how_much_and_goes_on_with_a_snapshot() {
+async fn a_lagging_console_gets_the_exact_skip_count_and_takes_a_new_snapshot() {
     let (service, server) = serve(8).await;
     let mut simulation = Simulation::new(service.clone(), 3);
     let mut console = Console::snapshot(server).await;
@@ -219,7 +219,7 @@ async fn a_console_that_lags_is_told_how_much_and_goes_on_with_a_snapshot() {
 }
 
 #[tokio::test]
-async fn a_position_of_an_earlier_run_means_nothing() {
+async fn a_position_from_an_earlier_run_gets_a_restarted_frame() {
     let (service, server) = serve(8).await;
     connect(&service, "alpha");
     let earlier = Position {
@@ -236,7 +236,7 @@ async fn a_position_of_an_earlier_run_means_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_position_is_refused() {
+async fn invalid_positions_are_rejected() {
     let (_service, server) = serve(8).await;
     for path in [
         "/events?after=",
@@ -267,7 +267,7 @@ async fn a_burst_makes_consoles_lag() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_leaves_nothing() {
+async fn a_disconnected_client_is_detached() {
     let (service, server) = serve(8).await;
     let mut frames = Frames::open(server, None).await;
     connect(&service, "alpha");

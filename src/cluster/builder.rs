@@ -1,4 +1,4 @@
-//! A publisher with other than the usual settings.
+//! The builder, for settings beyond the capacity.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -10,7 +10,7 @@ use super::clock::Clock;
 use super::publisher::ClusterEventPublisher;
 use crate::ring::{self, BuildError, OnLag};
 
-/// Settings of a [`ClusterEventPublisher`]; made by [`ClusterEventPublisher::builder`].
+/// Builds a [`ClusterEventPublisher`]. Created by [`ClusterEventPublisher::builder`].
 ///
 /// ```
 /// use doorbell::cluster::{ClusterEventMeta, ClusterEventPublisher};
@@ -25,7 +25,7 @@ use crate::ring::{self, BuildError, OnLag};
 /// assert_eq!(meta, ClusterEventMeta { cluster_seq: 1_001, observed_at: UNIX_EPOCH });
 /// # Ok::<(), doorbell::ring::BuildError>(())
 /// ```
-#[must_use = "a builder does nothing until it builds"]
+#[must_use = "a builder does nothing until `build` is called"]
 pub struct ClusterEventPublisherBuilder<E> {
     ring: ring::Builder,
     clock: Clock,
@@ -35,35 +35,36 @@ pub struct ClusterEventPublisherBuilder<E> {
 impl<E: Clone + Send + Sync + 'static> ClusterEventPublisherBuilder<E> {
     pub(super) fn new(capacity: NonZeroUsize) -> Self {
         Self {
-            // A stream that lags ends, so what it could still have had does not count as lost.
+            // A stream ends when it lags, so `skipped` counts only up to the oldest retained event.
             ring: ring::Builder::new(capacity.get()).on_lag(OnLag::Oldest),
             clock: Clock::default(),
             event: PhantomData,
         }
     }
 
-    /// The number of the first event, from 1 to [`MAX_SEQ`](ring::MAX_SEQ). Usually 1.
+    /// Sets the number of the first event. Default: 1. Range: 1 to [`MAX_SEQ`](ring::MAX_SEQ).
     ///
-    /// For a service whose consoles remember the last number they have seen beyond its restart: if it starts beyond all that it
-    /// gave out before, no console takes new events for ones it knows.
+    /// Use this when consoles remember the last number they saw across a restart of the service. Start above every number used
+    /// before, so that no console mistakes a new event for one it has already seen.
     pub fn first_seq(mut self, first_seq: u64) -> Self {
         self.ring = self.ring.first_seq(first_seq);
         self
     }
 
-    /// What tells the instant of observation. Usually the system's clock, to within about a microsecond.
+    /// Sets the clock behind [`observed_at`](super::ClusterEventMeta::observed_at). Default: the system clock, accurate to about
+    /// a microsecond.
     ///
-    /// It is asked by each `emit`, before the number is stamped. If it panics, no number is used up.
+    /// Each `emit` calls it once, before the number is claimed. If it panics, no number is used.
     pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
-        self.clock = Clock::Given(Arc::new(clock));
+        self.clock = Clock::Custom(Arc::new(clock));
         self
     }
 
-    /// Makes the publisher.
+    /// Builds the publisher.
     ///
     /// # Errors
     ///
-    /// When the capacity or the first number is out of bounds. Nothing is allocated then.
+    /// Returns an error, and allocates nothing, if the capacity or the first number is out of range.
     pub fn build(self) -> Result<ClusterEventPublisher<E>, BuildError> {
         let (publisher, _) = self.ring.channel()?;
         Ok(ClusterEventPublisher::from_parts(publisher, self.clock))

@@ -1,4 +1,4 @@
-//! Where the instants of observation come from.
+//! The publisher's clock.
 
 use core::fmt;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::time::SystemTime;
 
 use super::tsc_clock;
 
-/// The system's clock, or one that was given to the builder.
+/// The system clock, or the one set with the builder.
 #[derive(Clone, Default)]
 pub(super) enum Clock {
     #[default]
     System,
-    Given(Arc<dyn Fn() -> SystemTime + Send + Sync>),
+    Custom(Arc<dyn Fn() -> SystemTime + Send + Sync>),
 }
 
 impl Clock {
@@ -19,7 +19,7 @@ impl Clock {
     pub(super) fn now(&self) -> SystemTime {
         match self {
             Self::System => tsc_clock::now(),
-            Self::Given(clock) => clock(),
+            Self::Custom(clock) => clock(),
         }
     }
 }
@@ -28,7 +28,7 @@ impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::System => "System",
-            Self::Given(_) => "Given",
+            Self::Custom(_) => "Custom",
         })
     }
 }

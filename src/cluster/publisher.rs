@@ -1,4 +1,4 @@
-//! The publisher: stamps, publishes, and opens streams.
+//! The publisher: numbers events, publishes them, and opens streams.
 
 use core::fmt;
 use core::num::NonZeroUsize;
@@ -9,13 +9,13 @@ use super::builder::ClusterEventPublisherBuilder;
 use super::clock::Clock;
 use super::event::{ClusterEvent, ClusterEventMeta};
 use super::seam::{self, Seam, Spliced};
-use super::stream::{ClusterStreamLagged, Deltas};
+use super::stream::{ClusterEventStream, ClusterStreamLagged};
 use crate::ring::{Publisher, Start, Subscriber};
 
-/// Broadcasts the events of a cluster, numbered from 1 in the order in which everybody sees them.
+/// Broadcasts the events of a cluster, numbered from 1 in the order in which every stream sees them.
 ///
-/// Clones are handles to the same publisher, for any thread. The streams end when the last of them is dropped, after what is still
-/// to be read.
+/// Clones are handles to the same publisher, for use on any thread. When the last handle is dropped, each stream yields the events
+/// that it has not read yet, then ends.
 ///
 /// ```
 /// use doorbell::cluster::{ClusterEvent, ClusterEventPublisher};
@@ -37,9 +37,12 @@ pub struct ClusterEventPublisher<E: Send + Sync + 'static = ClusterEvent> {
     clock: Clock,
 }
 
-/// The usual publisher, of [`ClusterEvent`]s.
+/// Creating a publisher of [`ClusterEvent`]s.
 impl ClusterEventPublisher {
-    /// A publisher that keeps the last `capacity` events for its streams. Room for up to twice as many is allocated at once.
+    /// Creates a publisher that retains the last `capacity` events for its streams.
+    ///
+    /// Allocates space for up to twice as many events. Use [`ClusterEventPublisher::builder`] to handle a capacity that is too
+    /// large, or to set the first number or the clock.
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;
@@ -51,7 +54,7 @@ impl ClusterEventPublisher {
     ///
     /// # Panics
     ///
-    /// When `capacity` is beyond what memory can hold ([`ClusterEventPublisher::builder`] returns an error instead).
+    /// Panics if `capacity` is too large for memory.
     #[must_use]
     pub fn new(capacity: NonZeroUsize) -> Self {
         Self::with_capacity(capacity)
@@ -59,25 +62,25 @@ impl ClusterEventPublisher {
 }
 
 impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
-    /// As [`ClusterEventPublisher::new`], for events of any type.
+    /// Creates a publisher of events of any type. Otherwise like [`ClusterEventPublisher::new`].
     ///
     /// ```
     /// use doorbell::cluster::{ClusterEventMeta, ClusterEventPublisher};
     /// use std::num::NonZeroUsize;
     ///
     /// #[derive(Clone)]
-    /// enum CountLock {
-    ///     Opened { meta: ClusterEventMeta, number: u32 },
+    /// enum DoorEvent {
+    ///     Opened { meta: ClusterEventMeta, door: u32 },
     /// }
     ///
     /// let publisher = ClusterEventPublisher::with_capacity(NonZeroUsize::new(64).unwrap());
-    /// let CountLock::Opened { meta, number } = publisher.emit(|meta| CountLock::Opened { meta, number: 3 });
-    /// assert_eq!((meta.cluster_seq, number), (1, 3));
+    /// let DoorEvent::Opened { meta, door } = publisher.emit(|meta| DoorEvent::Opened { meta, door: 3 });
+    /// assert_eq!((meta.cluster_seq, door), (1, 3));
     /// ```
     ///
     /// # Panics
     ///
-    /// As [`ClusterEventPublisher::new`].
+    /// Panics if `capacity` is too large for memory.
     #[must_use]
     pub fn with_capacity(capacity: NonZeroUsize) -> Self {
         Self::builder(capacity)
@@ -85,7 +88,7 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Starts with a publisher that keeps `capacity` events, and the usual settings. See [`ClusterEventPublisherBuilder`].
+    /// Returns a builder of a publisher that retains `capacity` events. See [`ClusterEventPublisherBuilder`].
     ///
     /// ```
     /// use doorbell::cluster::{ClusterEvent, ClusterEventPublisher};
@@ -100,13 +103,13 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
         ClusterEventPublisherBuilder::new(capacity)
     }
 
-    /// Stamps the next number and the present instant, broadcasts what `build` makes of them, and returns it.
+    /// Calls `build` with the next number and the current time, broadcasts the event that it returns, and returns a clone.
     ///
-    /// Number, instant and place in the order are one: no stream ever sees a higher number before a lower one, whoever else is
-    /// emitting. Never waits. That nobody listens is no error; the number is used all the same.
+    /// Numbers give the order: however many threads emit, no stream sees a higher number before a lower one. Never waits, and
+    /// needs no subscriber.
     ///
-    /// Streams wait at this number while `build` and the clone that is returned are made (other emitters do not), so keep `build`
-    /// short. It may use the publisher itself: what it emits is numbered above its own event, and published before it.
+    /// Streams, but not other emitters, wait for this event while `build` and the event's `clone` run, so keep `build` short.
+    /// `build` may use the publisher: events that it emits get numbers above its own event and are published before it.
     ///
     /// ```
     /// use doorbell::cluster::{ClusterEvent, ClusterEventPublisher};
@@ -124,15 +127,15 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     ///
     /// # Panics
     ///
-    /// When `build` or the event's `clone` does: the number is void then; streams pass over it, and nobody is held up. When the
-    /// clock does, or all numbers are used up: nothing has happened then. When the drop of the event that had to make room does:
-    /// the new one has been broadcast then.
+    /// - If `build` or the event's `clone` panics. The number stays unused: streams skip it and do not wait for it.
+    /// - If the clock panics, or if no number is left. No number is used.
+    /// - If dropping the event displaced by this one panics. The new event has been broadcast.
     #[inline]
     pub fn emit<F>(&self, build: F) -> E
     where
         F: FnOnce(ClusterEventMeta) -> E,
     {
-        // Before the claim: streams need not wait for the clock, and it may panic.
+        // Read before the number is claimed: streams do not wait for the clock, and a clock that panics uses no number.
         let observed_at = self.clock.now();
         let mut emitted = None;
         self.ring.publish_with(|cluster_seq| {
@@ -140,21 +143,24 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
                 cluster_seq,
                 observed_at,
             });
-            // There have to be two before one is given away. If this panics nobody gets any.
+            // Clone before publishing: if `clone` panics, no stream sees the event.
             emitted = Some(event.clone());
             event
         });
         emitted.expect("publish_with has called the closure")
     }
 
-    /// A stream of the events that are emitted from now on and numbered above `after_seq`.
+    /// Returns a stream of the events that are emitted from now on and numbered above `after_seq`.
     ///
-    /// It is attached when this returns, whether it is polled or not. `after_seq` is what a snapshot holds already, and may be any
-    /// number: if it lies in the future, everything up to it is suppressed. **Attach first, read the snapshot then** (and suppress
-    /// what it holds) is what [`ClusterEventPublisher::splice`] does; an `after_seq` that was read before is right as well, if
-    /// nothing was emitted in between. To go on after an event seen earlier, use [`ClusterEventPublisher::resume`].
+    /// The stream is attached when this method returns, whether or not it is polled. `after_seq` is the last number that a
+    /// snapshot includes. Any number is allowed: if it lies in the future, events up to it are suppressed.
     ///
-    /// A stream that falls behind by more than the capacity yields one [`ClusterStreamLagged`] and ends.
+    /// **Attach before reading the snapshot**, then suppress the events that it includes, as [`ClusterEventPublisher::splice`]
+    /// does. An `after_seq` read before subscribing is correct only if nothing is emitted in between. To continue after an event
+    /// seen earlier, use [`ClusterEventPublisher::resume`].
+    ///
+    /// A stream that falls behind by more than the capacity yields one [`ClusterStreamLagged`] and ends. Dropping a pending
+    /// `next()` loses no event.
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;
@@ -163,28 +169,29 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     ///
     /// # futures::executor::block_on(async {
     /// let publisher = ClusterEventPublisher::with_capacity(NonZeroUsize::new(64).unwrap());
-    /// publisher.emit(|meta| meta.cluster_seq); // 1: sent before the stream attaches
+    /// publisher.emit(|meta| meta.cluster_seq); // 1: emitted before the stream attaches
     /// let mut stream = publisher.subscribe(2);
     /// publisher.emit(|meta| meta.cluster_seq); // 2: suppressed
     /// publisher.emit(|meta| meta.cluster_seq);
     /// assert_eq!(stream.next().await, Some(Ok(3)));
     /// # });
     /// ```
-    #[must_use = "the stream loses what it is not read for"]
+    #[must_use = "dropping the stream detaches it"]
     pub fn subscribe(&self, after_seq: u64) -> BoxStream<'static, Result<E, ClusterStreamLagged>> {
         let start = if after_seq < self.ring.next_seq() {
-            // All that is emitted from now on lies above.
+            // Every event emitted from now on has a higher number.
             Start::Latest
         } else {
             Start::After(after_seq)
         };
-        Deltas::boxed(self.ring.subscribe_from(start))
+        ClusterEventStream::boxed(self.ring.subscribe_from(start))
     }
 
-    /// A stream of all events numbered above `after_seq`, those that are still kept included: for a console that comes back after
-    /// a short absence, with the number of the last event it has seen.
+    /// Returns a stream of all events numbered above `after_seq`, including those still retained. Use it when a console
+    /// reconnects with the number of the last event it saw.
     ///
-    /// If some of them are not kept any more, the first item is [`ClusterStreamLagged`] with their number, and the last.
+    /// If some of these events are no longer retained, the stream yields only a [`ClusterStreamLagged`] with their count, then
+    /// ends.
     ///
     /// ```
     /// use doorbell::cluster::{ClusterEventPublisher, ClusterStreamLagged};
@@ -200,15 +207,15 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     /// assert_eq!(publisher.resume(1).next().await, Some(Err(ClusterStreamLagged { skipped: 2 })));
     /// # });
     /// ```
-    #[must_use = "the stream loses what it is not read for"]
+    #[must_use = "dropping the stream detaches it"]
     pub fn resume(&self, after_seq: u64) -> BoxStream<'static, Result<E, ClusterStreamLagged>> {
-        Deltas::boxed(self.ring.subscribe_from(Start::After(after_seq)))
+        ClusterEventStream::boxed(self.ring.subscribe_from(Start::After(after_seq)))
     }
 
-    /// The number that the next event will get: 1 at first, and always one past the last stamped. Others may emit meanwhile.
+    /// Returns the number that the next event will get: one above the last number claimed, 1 at first. Other threads may emit at
+    /// any time.
     ///
-    /// **Not** what a snapshot holds: as `after_seq` of a stream it would suppress one event too many. That is
-    /// [`ClusterEventPublisher::as_of_seq`].
+    /// Do **not** pass it as `after_seq`, which would suppress one event too many. Use [`ClusterEventPublisher::as_of_seq`].
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;
@@ -224,10 +231,10 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
         self.ring.next_seq()
     }
 
-    /// The number stamped last, 0 at first: `current_seq() - 1`. Others may emit meanwhile.
+    /// Returns the last number claimed, 0 at first: `current_seq() - 1`. Other threads may emit at any time.
     ///
-    /// Read under the lock under which a service changes its state *and* emits, it is exactly what a snapshot taken under that same
-    /// lock holds, and so the `after_seq` of the stream to follow it with.
+    /// If it is read under the lock under which the service changes its state *and* emits, a snapshot taken under the same hold of
+    /// the lock includes exactly the events up to it. Pass it as the `after_seq` of the stream that follows the snapshot.
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;
@@ -243,7 +250,7 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
         self.ring.next_seq() - 1
     }
 
-    /// How many events are kept.
+    /// Returns the number of events retained.
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;
@@ -257,7 +264,7 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
         self.ring.capacity()
     }
 
-    /// How many streams are open. Others may come and go meanwhile.
+    /// Returns the number of open streams. Other threads may open and close streams at any time.
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;
@@ -283,15 +290,16 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     }
 }
 
-/// Snapshots, and the events that follow them.
+/// Joining snapshots to the events that follow them.
 impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
-    /// Takes a snapshot, and a stream of what happens from there on.
+    /// Takes a snapshot and returns it with a stream of the events that follow it.
     ///
-    /// Attaches first, then calls `snapshot`, and suppresses what the snapshot holds already. That is known exactly if `snapshot`
-    /// calls [`Seam::mark`] under the lock under which the service changes its state and emits: then each change is in the snapshot
-    /// or in the stream, and in one of them only. Without a mark the stream has everything that was emitted since *before* the
-    /// call; nothing is lost if the service changes first and emits then, but the stream may repeat what the snapshot holds, so
-    /// applying an event twice must be the same as once.
+    /// Attaches a stream, calls `snapshot`, then suppresses the events that the snapshot includes.
+    ///
+    /// If `snapshot` calls [`Seam::mark`] under the lock under which the service changes its state and emits, each change is in
+    /// exactly one of the snapshot and the stream. Without a mark, the stream has every event emitted since *before* the call. No
+    /// change is then missing if the service changes its state before it emits, but the stream may repeat changes that the
+    /// snapshot includes, so applying an event twice must have the same effect as applying it once.
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;
@@ -321,14 +329,14 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     ///
     /// # Panics
     ///
-    /// When `snapshot` does.
+    /// Panics if `snapshot` panics. Nothing remains attached.
     pub fn splice<S>(&self, snapshot: impl FnOnce(Seam) -> S) -> Spliced<S, E> {
         let (seam, attachment) = seam::attach(self.attach());
         let snapshot = snapshot(seam);
-        attachment.detach(snapshot)
+        attachment.finish(snapshot)
     }
 
-    /// As [`ClusterEventPublisher::splice`], with a snapshot that may fail.
+    /// Like [`ClusterEventPublisher::splice`], for snapshots that can fail.
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;
@@ -341,20 +349,24 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     ///
     /// # Errors
     ///
-    /// When the snapshot fails; nothing is left of the attempt then.
+    /// Returns the error of `snapshot`. Nothing remains attached.
     ///
     /// # Panics
     ///
-    /// When `snapshot` does.
+    /// Panics if `snapshot` panics. Nothing remains attached.
     pub fn try_splice<S, X>(&self, snapshot: impl FnOnce(Seam) -> Result<S, X>) -> Result<Spliced<S, E>, X> {
         let (seam, attachment) = seam::attach(self.attach());
         let snapshot = snapshot(seam)?;
-        Ok(attachment.detach(snapshot))
+        Ok(attachment.finish(snapshot))
     }
 
-    /// As [`ClusterEventPublisher::splice`], with a snapshot that is waited for.
+    /// Like [`ClusterEventPublisher::splice`], for asynchronous snapshots.
     ///
-    /// It attaches when it is first polled. Dropping the future leaves nothing behind.
+    /// Attaches when the future is first polled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future detaches the stream and leaves nothing behind.
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;
@@ -380,10 +392,10 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     {
         let (seam, attachment) = seam::attach(self.attach());
         let snapshot = snapshot(seam).await;
-        attachment.detach(snapshot)
+        attachment.finish(snapshot)
     }
 
-    /// As [`ClusterEventPublisher::splice_async`], with a snapshot that may fail.
+    /// Like [`ClusterEventPublisher::splice_async`], for snapshots that can fail.
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;
@@ -398,14 +410,14 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     ///
     /// # Errors
     ///
-    /// When the snapshot fails; nothing is left of the attempt then.
+    /// Returns the error of `snapshot`. Nothing remains attached.
     pub async fn try_splice_async<S, X, F>(&self, snapshot: impl FnOnce(Seam) -> F) -> Result<Spliced<S, E>, X>
     where
         F: Future<Output = Result<S, X>>,
     {
         let (seam, attachment) = seam::attach(self.attach());
         let snapshot = snapshot(seam).await?;
-        Ok(attachment.detach(snapshot))
+        Ok(attachment.finish(snapshot))
     }
 }
 

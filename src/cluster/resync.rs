@@ -1,4 +1,4 @@
-//! A console that never gives up: snapshot, deltas, and after a lag the same again.
+//! `resync`: a snapshot and its deltas, then a new snapshot after each lag.
 
 use core::convert::Infallible;
 use core::pin::Pin;
@@ -12,27 +12,30 @@ use super::publisher::ClusterEventPublisher;
 use super::seam::{self, Attachment, Seam};
 use crate::ring::{RecvError, Subscriber};
 
-/// An item of [`ClusterEventPublisher::resync`].
+/// An item of a [`ClusterEventPublisher::resync`] stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[allow(clippy::exhaustive_enums, reason = "a state and its changes: there is no third kind")]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a state and its changes: a third kind is not possible"
+)]
 pub enum Resync<S, E> {
-    /// The state to start from: what was known before is to be forgotten.
+    /// A new state. Discard the previous one.
     Snapshot(S),
-    /// A change to it.
+    /// A change to the state.
     Delta(E),
 }
 
 impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
-    /// A stream of snapshots and of the events that follow them: begins with a snapshot, and takes a new one after each lag.
+    /// Returns a stream that yields a snapshot, then the events that follow it, and a new snapshot after each lag.
     ///
-    /// `snapshot` is called, and its future polled, by the polls of the stream; about [`Seam::mark`] the same holds as in
-    /// [`ClusterEventPublisher::splice`]. Ends when the last publisher is gone, after what is still to be read; the stream itself is
-    /// none. (A lag that is found only then still gives a last snapshot.)
+    /// Polling the stream calls `snapshot` and polls its future. [`Seam::mark`] works as in [`ClusterEventPublisher::splice`].
     ///
-    /// Let `snapshot` capture the state, not the service: a publisher that it holds is never gone, and the stream never ends.
+    /// Once the last publisher has been dropped, the stream yields the retained events and ends. If it finds only then that it
+    /// lagged, it yields a last snapshot first. The stream does not count as a publisher, but a publisher captured by `snapshot`
+    /// does and would keep the stream from ever ending. Capture the state instead of the service.
     ///
-    /// If more than the capacity is emitted in the time that each snapshot takes, snapshots follow one another: choose the capacity
-    /// accordingly.
+    /// Choose a capacity larger than the number of events emitted while a snapshot is taken. Otherwise, the stream lags after
+    /// every snapshot.
     ///
     /// ```
     /// use doorbell::cluster::{ClusterEventPublisher, Resync};
@@ -60,7 +63,7 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     /// assert_eq!(console.next().await, Some(Resync::Snapshot(0)));
     /// add(5);
     /// assert_eq!(console.next().await, Some(Resync::Delta(5)));
-    /// (1..=3).for_each(add); // one too many for the capacity
+    /// (1..=3).for_each(add); // one more than the capacity
     /// assert_eq!(console.next().await, Some(Resync::Snapshot(11)));
     /// # });
     /// ```
@@ -74,13 +77,13 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
             let snapshot = snapshot(seam);
             async move { Ok::<S, Infallible>(snapshot.await) }
         });
-        Box::pin(Unfailing { inner })
+        Box::pin(UnwrapInfallible { inner })
     }
 
-    /// As [`ClusterEventPublisher::resync`], with a snapshot that may fail.
+    /// Like [`ClusterEventPublisher::resync`], for snapshots that can fail.
     ///
-    /// A failure is an item, and not the end: the next poll tries again. Wait as long as suits the failure before you ask for the
-    /// next item, or drop the stream.
+    /// A failed snapshot is an `Err` item and does not end the stream: the next poll tries again. Back off before polling again,
+    /// or drop the stream.
     ///
     /// ```
     /// use doorbell::cluster::{ClusterEventPublisher, Resync};
@@ -108,28 +111,28 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
         Box::pin(Resyncing {
             snapshot,
             subscriber: Some(self.attach()),
-            step: Step::Due,
+            state: State::Due,
         })
     }
 }
 
 struct Resyncing<E: Send + Sync + 'static, F, Fut> {
     snapshot: F,
-    /// Delivers the deltas; leads to the ring when they are lost. `None` once the stream has ended.
+    /// Reads the deltas. While a snapshot is due, serves only to attach to the ring again. `None` once the stream has ended.
     subscriber: Option<Subscriber<E>>,
-    step: Step<E, Fut>,
+    state: State<E, Fut>,
 }
 
-enum Step<E: Send + Sync + 'static, Fut> {
-    /// A snapshot is to be taken.
+enum State<E: Send + Sync + 'static, Fut> {
+    /// The next poll starts a snapshot.
     Due,
-    /// It is being taken.
+    /// The snapshot function's future is being polled.
     Taking(Arc<Attachment<E>>, Pin<Box<Fut>>),
-    /// The deltas are being read.
+    /// Deltas are being read.
     Reading,
 }
 
-// Nothing in it is pinned but the boxed future.
+// Only the boxed future is pinned.
 impl<E: Send + Sync + 'static, F, Fut> Unpin for Resyncing<E, F, Fut> {}
 
 impl<S, X, E, F, Fut> Stream for Resyncing<E, F, Fut>
@@ -146,30 +149,30 @@ where
             let Some(subscriber) = &mut this.subscriber else {
                 return Poll::Ready(None);
             };
-            // A panic of the snapshot function leaves `Due`, so that the next poll tries again.
-            match core::mem::replace(&mut this.step, Step::Due) {
-                Step::Due => {
+            // If the snapshot function panics, `Due` stays behind, and the next poll tries again.
+            match core::mem::replace(&mut this.state, State::Due) {
+                State::Due => {
                     let (seam, attachment) = seam::attach(subscriber.resubscribe());
                     let snapshot = Box::pin((this.snapshot)(seam));
-                    this.step = Step::Taking(attachment, snapshot);
+                    this.state = State::Taking(attachment, snapshot);
                 }
-                Step::Taking(attachment, mut snapshot) => match snapshot.as_mut().poll(cx) {
+                State::Taking(attachment, mut snapshot) => match snapshot.as_mut().poll(cx) {
                     Poll::Pending => {
-                        this.step = Step::Taking(attachment, snapshot);
+                        this.state = State::Taking(attachment, snapshot);
                         return Poll::Pending;
                     }
                     Poll::Ready(Ok(snapshot)) => {
                         (_, *subscriber) = attachment.after_snapshot();
-                        this.step = Step::Reading;
+                        this.state = State::Reading;
                         return Poll::Ready(Some(Ok(Resync::Snapshot(snapshot))));
                     }
                     Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
                 },
-                Step::Reading => {
-                    this.step = Step::Reading;
+                State::Reading => {
+                    this.state = State::Reading;
                     match ready!(subscriber.poll_recv(cx)) {
                         Ok(event) => return Poll::Ready(Some(Ok(Resync::Delta(event)))),
-                        Err(RecvError::Lagged(_)) => this.step = Step::Due,
+                        Err(RecvError::Lagged(_)) => this.state = State::Due,
                         Err(RecvError::Closed) => this.subscriber = None,
                     }
                 }
@@ -178,12 +181,12 @@ where
     }
 }
 
-/// A stream that cannot fail, without its results.
-struct Unfailing<T> {
+/// Unwraps the items of a stream that cannot fail.
+struct UnwrapInfallible<T> {
     inner: BoxStream<'static, Result<T, Infallible>>,
 }
 
-impl<T> Stream for Unfailing<T> {
+impl<T> Stream for UnwrapInfallible<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {

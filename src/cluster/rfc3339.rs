@@ -1,4 +1,4 @@
-//! Instants as text: `2026-11-30T03:43:12.123456789Z`, to the nanosecond and without loss, for serde.
+//! Lossless serde format for timestamps: RFC 3339 text to the nanosecond, such as `2026-11-30T03:43:12.123456789Z`.
 
 use core::fmt;
 use std::time::SystemTime;
@@ -8,33 +8,33 @@ use serde::de::Visitor;
 use serde::ser::Error as _;
 use serde::{Deserializer, Serializer};
 
-/// Writes an instant of the years 0 to 9999; others have no such text.
-pub(super) fn serialize<S: Serializer>(instant: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    let text = Timestamp::try_from(*instant).map(|instant| format!("{instant:.9}"));
+/// Writes a timestamp of the years 0 to 9999. RFC 3339 cannot express other years.
+pub(super) fn serialize<S: Serializer>(timestamp: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    let text = Timestamp::try_from(*timestamp).map(|timestamp| format!("{timestamp:.9}"));
     match text {
         Ok(text) if !text.starts_with('-') => serializer.serialize_str(&text),
-        _ => Err(S::Error::custom("the instant lies outside the years 0 to 9999")),
+        _ => Err(S::Error::custom("timestamp is outside the years 0 to 9999")),
     }
 }
 
-/// Reads what [`serialize`] writes, and whatever else RFC 3339 allows.
+/// Reads what [`serialize`] writes, and any other RFC 3339 timestamp.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
-    struct Text;
+    struct Rfc3339;
 
-    impl Visitor<'_> for Text {
+    impl Visitor<'_> for Rfc3339 {
         type Value = SystemTime;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an instant like 2026-11-30T03:43:12.123456789Z")
+            f.write_str("an RFC 3339 timestamp such as 2026-11-30T03:43:12.123456789Z")
         }
 
         fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<SystemTime, E> {
-            let instant = text.parse::<Timestamp>().and_then(SystemTime::try_from);
-            instant.map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            let timestamp = text.parse::<Timestamp>().and_then(SystemTime::try_from);
+            timestamp.map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
         }
     }
 
-    deserializer.deserialize_str(Text)
+    deserializer.deserialize_str(Rfc3339)
 }
 
 #[cfg(test)]
@@ -46,18 +46,18 @@ mod tests {
     #[derive(Serialize, Deserialize)]
     struct At(#[serde(with = "super")] SystemTime);
 
-    fn format(instant: SystemTime) -> Option<String> {
-        let json = serde_json::to_string(&At(instant)).ok()?;
+    fn format(timestamp: SystemTime) -> Option<String> {
+        let json = serde_json::to_string(&At(timestamp)).ok()?;
         serde_json::from_str(&json).ok()
     }
 
     fn parse(text: &str) -> Option<SystemTime> {
         let json = serde_json::to_string(text).ok()?;
-        serde_json::from_str(&json).ok().map(|At(instant)| instant)
+        serde_json::from_str(&json).ok().map(|At(timestamp)| timestamp)
     }
 
     #[test]
-    fn known_instants() {
+    fn known_timestamps_round_trip() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.000000000Z"),
             (951_782_399, "2000-02-28T23:59:59.000000000Z"),
@@ -65,9 +65,9 @@ mod tests {
             (1_796_010_192, "2026-11-30T03:43:12.000000000Z"),
             (253_402_200_000, "9999-12-30T20:00:00.000000000Z"),
         ] {
-            let instant = UNIX_EPOCH + Duration::from_secs(seconds);
-            assert_eq!(format(instant).as_deref(), Some(text));
-            assert_eq!(parse(text), Some(instant));
+            let timestamp = UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(format(timestamp).as_deref(), Some(text));
+            assert_eq!(parse(text), Some(timestamp));
         }
         assert_eq!(format(UNIX_EPOCH + Duration::from_secs(253_402_300_800)), None);
         assert_eq!(format(UNIX_EPOCH - Duration::from_secs(70_000_000_000)), None);
@@ -77,15 +77,15 @@ mod tests {
     }
 
     #[test]
-    fn other_ways_to_write_it() {
-        let instant = UNIX_EPOCH + Duration::from_millis(1_500);
-        assert_eq!(parse("1970-01-01T00:00:01.5Z"), Some(instant));
-        assert_eq!(parse("1970-01-01T02:00:01.5+02:00"), Some(instant));
+    fn offsets_and_short_fractions_are_accepted() {
+        let timestamp = UNIX_EPOCH + Duration::from_millis(1_500);
+        assert_eq!(parse("1970-01-01T00:00:01.5Z"), Some(timestamp));
+        assert_eq!(parse("1970-01-01T02:00:01.5+02:00"), Some(timestamp));
         assert_eq!(parse("1970-01-01T00:00:01Z"), Some(UNIX_EPOCH + Duration::from_secs(1)));
     }
 
     #[test]
-    fn what_is_no_instant() {
+    fn invalid_timestamps_are_rejected() {
         for text in [
             "",
             "Z",

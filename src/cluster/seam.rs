@@ -1,19 +1,19 @@
 //! The seam between a snapshot and the events that follow it.
 //!
-//! A splice attaches to the ring, takes the snapshot, and then needs the events above what the snapshot holds. What was emitted
-//! while the snapshot was taken has been kept by the ring like everything else, so suppressing is nothing but starting behind the
-//! mark. If that start is overwritten before the first event is read, the stream lags, and counts from the mark.
+//! A splice attaches to the ring, takes the snapshot, and then reads the events that the snapshot does not include. The ring
+//! retains what is emitted meanwhile, so suppressing the included events only takes starting the subscriber after the mark. If
+//! that position is overwritten before the first read, the stream lags and counts from the mark.
 
 use core::fmt;
 use std::sync::Arc;
 
 use futures_core::stream::BoxStream;
 
-use super::stream::{ClusterStreamLagged, Deltas};
+use super::stream::{ClusterEventStream, ClusterStreamLagged};
 use crate::ring::{Start, Subscriber};
 use crate::sync::Mutex;
 
-/// Given to a snapshot function, to say when exactly the snapshot is taken.
+/// Passed to a snapshot function, to mark the exact point at which the snapshot is taken.
 ///
 /// See [`ClusterEventPublisher::splice`](super::ClusterEventPublisher::splice).
 pub struct Seam {
@@ -21,16 +21,16 @@ pub struct Seam {
 }
 
 impl Seam {
-    /// Says that the snapshot holds exactly what has been emitted until now: call it under the lock under which the service changes
-    /// its state and emits, and read the state under the same hold of the lock. Returns the number of the last event that the
-    /// snapshot holds, as [`as_of_seq`](super::ClusterEventPublisher::as_of_seq) does.
+    /// Declares that the snapshot includes exactly the events emitted so far. Returns the number of the last one, like
+    /// [`as_of_seq`](super::ClusterEventPublisher::as_of_seq).
     ///
-    /// Nobody emits under that lock meanwhile, so what has been numbered is finished and in the state, and what comes later is
-    /// neither. Of events that are emitted *outside* of the lock this cannot be said: one may be numbered, and suppressed, and its
-    /// change not yet be in the state.
+    /// Call it while holding the lock under which the service changes its state and emits, and read the state before releasing
+    /// that lock. While the lock is held, no other thread emits under it, so every numbered event is published and included in
+    /// the state, and every later event is neither. This does not hold for events emitted *outside* the lock: such an event can
+    /// be numbered, and therefore suppressed, before its change is in the state.
     ///
-    /// If called more than once (the snapshot had to be read again), the last call counts. After the snapshot function has ended
-    /// it changes nothing.
+    /// If it is called more than once, for example because the snapshot had to be read again, the last call counts. A call after
+    /// the snapshot function has returned has no effect.
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;
@@ -52,14 +52,14 @@ impl fmt::Debug for Seam {
     }
 }
 
-/// A snapshot, and the events that follow it.
+/// A snapshot and the events that follow it.
 pub struct Spliced<S, E> {
     /// What the snapshot function returned.
     pub snapshot: S,
-    /// The number of the last event that the snapshot is known to hold; the deltas begin above it. If the seam was marked, that is
-    /// all that the snapshot holds.
+    /// The number of the last event that the snapshot is known to include. The deltas begin after it. If the seam was marked, the
+    /// snapshot includes no later event.
     pub as_of_seq: u64,
-    /// What has happened since, and happens from now on. Ends after a lag; then it is time for another splice.
+    /// The events after `as_of_seq`. The stream ends after a lag; splice again.
     pub deltas: BoxStream<'static, Result<E, ClusterStreamLagged>>,
 }
 
@@ -72,12 +72,12 @@ impl<S: fmt::Debug, E> fmt::Debug for Spliced<S, E> {
     }
 }
 
-/// An attachment, whatever its events are.
+/// An attachment with its event type erased.
 trait Mark: Send + Sync {
     fn mark(&self) -> u64;
 }
 
-/// A subscriber at the position from before the snapshot, and the mark that was made since.
+/// A subscriber at the position before the snapshot, and the mark made since.
 pub(super) struct Attachment<E: Send + Sync + 'static> {
     subscriber: Subscriber<E>,
     marked: Mutex<Option<u64>>,
@@ -85,14 +85,14 @@ pub(super) struct Attachment<E: Send + Sync + 'static> {
 
 impl<E: Send + Sync + 'static> Mark for Attachment<E> {
     fn mark(&self) -> u64 {
-        // It has received nothing, so it stands at or before the end of the ring.
+        // The subscriber has received nothing, so its position plus its backlog is the next number to be claimed.
         let as_of_seq = self.subscriber.position() + self.subscriber.backlog() - 1;
         *self.marked.lock() = Some(as_of_seq);
         as_of_seq
     }
 }
 
-/// The seam for the snapshot function, and the attachment to be kept meanwhile.
+/// Returns the seam for the snapshot function, and the attachment to hold while it runs.
 pub(super) fn attach<E: Send + Sync + 'static>(subscriber: Subscriber<E>) -> (Seam, Arc<Attachment<E>>) {
     let attachment = Arc::new(Attachment {
         subscriber,
@@ -105,17 +105,17 @@ pub(super) fn attach<E: Send + Sync + 'static>(subscriber: Subscriber<E>) -> (Se
 }
 
 impl<E: Clone + Send + Sync + 'static> Attachment<E> {
-    /// The end of a splice.
-    pub(super) fn detach<S>(&self, snapshot: S) -> Spliced<S, E> {
+    /// Completes a splice.
+    pub(super) fn finish<S>(&self, snapshot: S) -> Spliced<S, E> {
         let (as_of_seq, subscriber) = self.after_snapshot();
         Spliced {
             snapshot,
             as_of_seq,
-            deltas: Deltas::boxed(subscriber),
+            deltas: ClusterEventStream::boxed(subscriber),
         }
     }
 
-    /// What the snapshot is known to hold, and a subscriber to what it may not hold.
+    /// Returns the last number that the snapshot is known to include, and a subscriber that starts after it.
     pub(super) fn after_snapshot(&self) -> (u64, Subscriber<E>) {
         let marked = *self.marked.lock();
         match marked {

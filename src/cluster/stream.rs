@@ -1,7 +1,7 @@
-//! The stream that a console reads: events in order, until it ends or has lagged.
+//! The stream that a console reads: events in order, until the stream lags or the last publisher is dropped.
 //!
-//! What an event's number is, the stream need not know: an event's number is its sequence in the ring, so whatever has to be
-//! suppressed lies below the position at which the ring's subscriber starts.
+//! An event's number is its sequence number in the ring. To suppress events, the ring's subscriber starts above them; the stream
+//! itself never looks at the numbers.
 
 use core::fmt;
 use core::pin::Pin;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ring::{RecvError, Subscriber};
 
-/// A stream fell behind by more than the capacity, and has ended: time for a new snapshot.
+/// A stream fell behind by more than the capacity and has ended. Take a new snapshot.
 ///
 /// ```
 /// use doorbell::cluster::{ClusterEventPublisher, ClusterStreamLagged};
@@ -22,7 +22,7 @@ use crate::ring::{RecvError, Subscriber};
 ///
 /// # futures::executor::block_on(async {
 /// let publisher = ClusterEventPublisher::with_capacity(NonZeroUsize::new(4).unwrap());
-/// let mut stream = publisher.subscribe(3); // events 1 to 3 are known already
+/// let mut stream = publisher.subscribe(3); // the snapshot includes events 1 to 3
 /// for _ in 1..=10 {
 ///     publisher.emit(|meta| meta.cluster_seq);
 /// }
@@ -32,7 +32,8 @@ use crate::ring::{RecvError, Subscriber};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ClusterStreamLagged {
-    /// How many events the stream has lost. Those it had to suppress anyway do not count; numbers that became void unseen do.
+    /// The number of events lost. Suppressed events do not count. A number left unused by a panic counts unless the stream had
+    /// already passed it.
     pub skipped: u64,
 }
 
@@ -44,12 +45,13 @@ impl fmt::Display for ClusterStreamLagged {
 
 impl std::error::Error for ClusterStreamLagged {}
 
-pub(super) struct Deltas<E: Send + Sync + 'static> {
+/// The stream behind `subscribe`, `resume` and `splice`.
+pub(super) struct ClusterEventStream<E: Send + Sync + 'static> {
     /// `None` once the stream has ended.
     subscriber: Option<Subscriber<E>>,
 }
 
-impl<E: Clone + Send + Sync + 'static> Deltas<E> {
+impl<E: Clone + Send + Sync + 'static> ClusterEventStream<E> {
     pub(super) fn boxed(subscriber: Subscriber<E>) -> BoxStream<'static, Result<E, ClusterStreamLagged>> {
         Box::pin(Self {
             subscriber: Some(subscriber),
@@ -57,7 +59,7 @@ impl<E: Clone + Send + Sync + 'static> Deltas<E> {
     }
 }
 
-impl<E: Clone + Send + Sync + 'static> Stream for Deltas<E> {
+impl<E: Clone + Send + Sync + 'static> Stream for ClusterEventStream<E> {
     type Item = Result<E, ClusterStreamLagged>;
 
     #[inline]

@@ -1,4 +1,4 @@
-//! What the cluster tests share: a service whose state shows every loss, repetition and exchange of events.
+//! Shared by the cluster tests: a service whose state reveals every lost, repeated or reordered event.
 
 use std::num::NonZeroUsize;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use doorbell::cluster::{ClusterEventMeta, ClusterEventPublisher, ClusterStreamLa
 use futures::Stream;
 use futures::stream::BoxStream;
 
-/// What a console reads.
+/// The stream that a console reads.
 pub(crate) type Deltas<E> = BoxStream<'static, Result<E, ClusterStreamLagged>>;
 
-/// A change of [`State`], with its stamp.
+/// A change of [`State`], with its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
     pub(crate) seq: u64,
@@ -28,7 +28,7 @@ impl Change {
     }
 }
 
-/// A state that depends on every change and on their order.
+/// Depends on every change and on the order of changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct State {
     changes: u64,
@@ -36,7 +36,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// How many changes have been applied.
+    /// The number of changes applied.
     pub(crate) fn changes(self) -> u64 {
         self.changes
     }
@@ -47,7 +47,7 @@ impl State {
     }
 }
 
-/// Changes its state and emits under one lock.
+/// A service that changes its state and emits under one lock.
 pub(crate) struct Service {
     pub(crate) publisher: ClusterEventPublisher<Change>,
     state: Mutex<State>,
@@ -65,14 +65,14 @@ impl Service {
         self.state.lock().expect("no change panics under the lock")
     }
 
-    /// Changes and emits.
+    /// Changes the state and emits.
     pub(crate) fn change(&self, value: u64) -> Change {
         let mut state = self.lock();
         state.apply(value);
         self.publisher.emit(|meta| Change::new(meta, value))
     }
 
-    /// The snapshot function of a marked seam.
+    /// The snapshot function of a marked splice.
     pub(crate) fn marked(&self, seam: &Seam) -> State {
         let state = self.lock();
         seam.mark();
@@ -84,12 +84,12 @@ pub(crate) fn capacity(capacity: usize) -> NonZeroUsize {
     NonZeroUsize::new(capacity).expect("not zero")
 }
 
-/// Polls once, without being woken later.
+/// Polls once, with a waker that does nothing.
 pub(crate) fn poll<S: Stream + ?Sized>(stream: &mut Pin<Box<S>>) -> Poll<Option<S::Item>> {
     stream.as_mut().poll_next(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Everything that is there, without waiting; a lag or the end is the last.
+/// Returns every item that is ready, up to a lag or the end.
 pub(crate) fn drain<E>(stream: &mut Deltas<E>) -> Vec<Result<E, ClusterStreamLagged>> {
     std::iter::from_fn(|| match poll(stream) {
         Poll::Ready(item) => item,
