@@ -35,3 +35,11 @@ CREATE TABLE history_identity (
     system_identifier bigint NOT NULL,
     database          oid    NOT NULL
 );
+
+-- The version of the last migration that has run. The table is created before the first of them runs.
+CREATE FUNCTION last_migration() RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN (SELECT max(m.version) FROM migrations m WHERE m.success);
+END
+$$;

@@ -1,6 +1,10 @@
 -- Appending and notifying. Every function keeps the search path under which it was created, so it finds the tables of its own
 -- schema whatever the caller's search path. Functions that look up rows disable sequential scans and force a generic plan: a plan
 -- that is cached while the tables are small is still used after they have grown.
+--
+-- Clients call the functions with the schema written out, and nothing else: no operators, casts or functions of their own, which
+-- the server would look up along the caller's search path, where other roles may have put their own. So functions with more than
+-- one result return it in the types that a driver decodes: IDs as 16 bytes, times as seconds since 1970.
 
 -- Validates a stream key, then locks the stream until the end of the transaction.
 --
@@ -42,7 +46,7 @@ $$;
 
 -- Raises RB001: an event carries a number that is not the next of its stream.
 CREATE FUNCTION raise_seq_conflict(stream_key text, expected bigint, actual bigint) RETURNS void
-LANGUAGE plpgsql IMMUTABLE AS $$
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
 BEGIN
     RAISE EXCEPTION 'the event has sequence number %, but the next is %', actual, expected
         USING ERRCODE = 'RB001',
@@ -63,10 +67,13 @@ CREATE FUNCTION append_record(
     IN channel text DEFAULT 'doorbell',
     IN lock_timeout_ms integer DEFAULT NULL,
     OUT seq bigint,
-    OUT event_id uuid,
-    OUT appended_at timestamptz
+    OUT event_id bytea,
+    OUT appended_at double precision
 )
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    new_id uuid := gen_random_uuid();
+    new_time timestamptz;
 BEGIN
     PERFORM lock_stream(append_record.stream_key, append_record.lock_timeout_ms);
     -- A separate statement, so that its snapshot is taken after the stream was locked.
@@ -78,16 +85,17 @@ BEGIN
     IF coalesce(append_record.expected_seq, 0) NOT IN (0, seq) THEN
         PERFORM raise_seq_conflict(append_record.stream_key, seq, append_record.expected_seq);
     END IF;
-    event_id := gen_random_uuid();
-    appended_at := clock_timestamp();
+    new_time := clock_timestamp();
     -- In a transaction that keeps one snapshot, a number that was assigned since then is a serialization failure.
     INSERT INTO events (stream_key, seq, event_id, appended_at, payload)
-    VALUES (append_record.stream_key, append_record.seq, append_record.event_id, append_record.appended_at, append_record.payload)
+    VALUES (append_record.stream_key, append_record.seq, new_id, new_time, append_record.payload)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'event % of the stream was inserted without locking the stream', seq
             USING ERRCODE = 'serialization_failure';
     END IF;
+    event_id := uuid_send(new_id);
+    appended_at := date_part('epoch', new_time);
     IF append_record.notify THEN
         PERFORM pg_notify(append_record.channel, append_record.stream_key || ':' || seq);
     END IF;
@@ -121,8 +129,8 @@ CREATE FUNCTION append_records(
     IN channel text DEFAULT 'doorbell',
     IN lock_timeout_ms integer DEFAULT NULL,
     OUT seqs bigint[],
-    OUT event_ids uuid[],
-    OUT appended_at timestamptz
+    OUT event_ids bytea[],
+    OUT appended_at double precision
 )
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -131,6 +139,8 @@ DECLARE
     distinct_key text;
     -- The next sequence number of each of distinct_keys.
     next_seqs bigint[];
+    new_ids uuid[];
+    new_time timestamptz;
     inserted bigint;
     conflict record;
     appended record;
@@ -163,11 +173,13 @@ BEGIN
             PERFORM raise_seq_conflict(conflict.k, conflict.seq, conflict.expected);
         END IF;
     END IF;
-    event_ids := ARRAY(SELECT gen_random_uuid() FROM unnest(seqs));
-    appended_at := clock_timestamp();
+    new_ids := ARRAY(SELECT gen_random_uuid() FROM unnest(seqs));
+    event_ids := ARRAY(SELECT uuid_send(n.id) FROM unnest(new_ids) WITH ORDINALITY AS n (id, i) ORDER BY n.i);
+    new_time := clock_timestamp();
+    appended_at := date_part('epoch', new_time);
     INSERT INTO events (stream_key, seq, event_id, appended_at, payload)
-    SELECT b.k, b.seq, b.id, append_records.appended_at, b.payload
-    FROM unnest(append_records.stream_keys, seqs, event_ids, append_records.payloads) AS b (k, seq, id, payload)
+    SELECT b.k, b.seq, b.id, new_time, b.payload
+    FROM unnest(append_records.stream_keys, seqs, new_ids, append_records.payloads) AS b (k, seq, id, payload)
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS inserted = ROW_COUNT;
     IF inserted <> cardinality(seqs) THEN
@@ -211,8 +223,8 @@ CREATE FUNCTION try_append_records(
     IN payloads jsonb[],
     IN expected_seqs bigint[] DEFAULT NULL,
     OUT seqs bigint[],
-    OUT event_ids uuid[],
-    OUT appended_at timestamptz
+    OUT event_ids bytea[],
+    OUT appended_at double precision
 )
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
 DECLARE
@@ -233,7 +245,7 @@ BEGIN
             appended_at := appended.appended_at;
         ELSE
             seqs := ARRAY[NULL::bigint];
-            event_ids := ARRAY[NULL::uuid];
+            event_ids := ARRAY[NULL::bytea];
         END IF;
         RETURN;
     END IF;
@@ -256,7 +268,7 @@ BEGIN
         ARRAY(SELECT try_append_records.expected_seqs[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o)) AS r;
     appended_at := appended.appended_at;
     seqs := array_fill(NULL::bigint, ARRAY[cardinality(try_append_records.stream_keys)]);
-    event_ids := array_fill(NULL::uuid, ARRAY[cardinality(try_append_records.stream_keys)]);
+    event_ids := array_fill(NULL::bytea, ARRAY[cardinality(try_append_records.stream_keys)]);
     FOR n IN 1 .. cardinality(positions) LOOP
         seqs[positions[n]] := appended.seqs[n];
         event_ids[positions[n]] := appended.event_ids[n];
@@ -266,10 +278,10 @@ $$;
 
 -- Sends a notification for one event of a stream.
 CREATE FUNCTION notify_events(stream_key text, seq bigint, channel text DEFAULT 'doorbell') RETURNS void
-LANGUAGE sql VOLATILE
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 RETURN pg_notify(channel, stream_key || ':' || seq);
 
 -- Sends a notification for a range of events of a stream.
 CREATE FUNCTION notify_events(stream_key text, first bigint, last bigint, channel text DEFAULT 'doorbell') RETURNS void
-LANGUAGE sql VOLATILE
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 RETURN pg_notify(channel, stream_key || ':' || first || CASE WHEN last > first THEN '-' || last ELSE '' END);

@@ -11,15 +11,15 @@ CREATE FUNCTION replay_many(
     OUT ordinal bigint,
     OUT low_water bigint,
     OUT seq bigint,
-    OUT event_id uuid,
-    OUT appended_at timestamptz,
-    OUT payload jsonb
+    OUT event_id bytea,
+    OUT appended_at double precision,
+    OUT payload text
 ) RETURNS SETOF record
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
-    SELECT r.ordinal, coalesce(m.low_water, 0), e.seq, e.event_id, e.appended_at, e.payload
+    SELECT r.ordinal, coalesce(m.low_water, 0), e.seq, uuid_send(e.event_id), date_part('epoch', e.appended_at), e.payload::text
     FROM unnest(replay_many.stream_keys, replay_many.after) WITH ORDINALITY AS r (stream_key, after, ordinal)
     LEFT JOIN LATERAL (
         SELECT low_water_marks.low_water FROM low_water_marks WHERE low_water_marks.stream_key = r.stream_key LIMIT 1) AS m ON true
@@ -46,12 +46,12 @@ END
 $$;
 
 -- Returns the ID of the event with each stream key and sequence number, in array order; null where there is no event.
-CREATE FUNCTION event_ids(stream_keys text[], seqs bigint[]) RETURNS uuid[]
+CREATE FUNCTION event_ids(stream_keys text[], seqs bigint[]) RETURNS bytea[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(
-        SELECT (SELECT e.event_id FROM events e WHERE e.stream_key = r.stream_key AND e.seq = r.seq LIMIT 1)
+        SELECT (SELECT uuid_send(e.event_id) FROM events e WHERE e.stream_key = r.stream_key AND e.seq = r.seq LIMIT 1)
         FROM unnest(event_ids.stream_keys, event_ids.seqs) WITH ORDINALITY AS r (stream_key, seq, ordinal)
         ORDER BY r.ordinal);
 END

@@ -51,17 +51,18 @@ SELECT rebind_after_restore();
 --
 -- STABLE, so that everything here is read with the snapshot that the watermark names.
 CREATE FUNCTION changed_since(
-    IN since jsonb,
+    IN since text,
     IN max_streams integer,
     OUT stream_keys text[],
     OUT high_waters bigint[],
-    OUT watermark jsonb,
+    OUT watermark text,
     OUT more boolean,
     OUT complete boolean
 )
 -- Every step is an index probe, whatever the planner estimates.
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
 DECLARE
+    start jsonb := changed_since.since::jsonb;
     current_identity text := history_identity();
     -- What was visible at the watermark.
     since_snapshot pg_snapshot;
@@ -76,16 +77,16 @@ DECLARE
     xids text[];
 BEGIN
     -- On a standby, a watermark can only continue a list of all streams.
-    IF since ->> 'history_identity' IS DISTINCT FROM current_identity OR since IS NULL THEN
-        since := '{}';
+    IF start ->> 'history_identity' IS DISTINCT FROM current_identity OR start IS NULL THEN
+        start := '{}';
     END IF;
-    complete := since ->> 'since' IS NULL;
+    complete := start ->> 'since' IS NULL;
     upto_snapshot := coalesce(
-        (since ->> 'upto')::pg_snapshot,
+        (start ->> 'upto')::pg_snapshot,
         CASE WHEN current_identity IS NOT NULL THEN pg_current_snapshot() END);
     IF complete THEN
         from_key := coalesce(
-            since ->> 'from_key',
+            start ->> 'from_key',
             greatest((SELECT max(e.stream_key) FROM events e), (SELECT max(m.stream_key) FROM low_water_marks m)));
         -- In descending order of keys, one probe of the primary key finds both a stream and its last event.
         WITH RECURSIVE heads AS (
@@ -112,12 +113,12 @@ BEGIN
         more := coalesce(cardinality(stream_keys) > max_streams, false);
         IF more THEN
             watermark := jsonb_build_object('history_identity', current_identity, 'upto', upto_snapshot::text,
-                'from_key', stream_keys[max_streams + 1]);
+                'from_key', stream_keys[max_streams + 1])::text;
         END IF;
     ELSE
-        since_snapshot := (since ->> 'since')::pg_snapshot;
-        after_xid := coalesce((since ->> 'after_xid')::xid8, '0');
-        after_key := coalesce(since ->> 'after_key', '');
+        since_snapshot := (start ->> 'since')::pg_snapshot;
+        after_xid := coalesce((start ->> 'after_xid')::xid8, '0');
+        after_key := coalesce(start ->> 'after_key', '');
         running_xids := ARRAY(SELECT x FROM pg_snapshot_xip(since_snapshot) AS x WHERE x >= after_xid);
         -- An event that was invisible at the watermark was appended by a transaction that was running then, perhaps for a long
         -- time, or that had not begun. Each stream is listed once, at its last event that upto_snapshot shows.
@@ -150,11 +151,11 @@ BEGIN
         more := coalesce(cardinality(stream_keys) > max_streams, false);
         IF more THEN
             watermark := jsonb_build_object('history_identity', current_identity, 'since', since_snapshot::text,
-                'upto', upto_snapshot::text, 'after_xid', xids[max_streams], 'after_key', stream_keys[max_streams]);
+                'upto', upto_snapshot::text, 'after_xid', xids[max_streams], 'after_key', stream_keys[max_streams])::text;
         END IF;
     END IF;
     IF NOT more THEN
-        watermark := jsonb_build_object('history_identity', current_identity, 'since', upto_snapshot::text);
+        watermark := jsonb_build_object('history_identity', current_identity, 'since', upto_snapshot::text)::text;
     END IF;
     stream_keys := coalesce(stream_keys[:max_streams], '{}');
     high_waters := coalesce(high_waters[:max_streams], '{}');

@@ -37,13 +37,37 @@ BEGIN
 END
 $$;
 
--- Lists at most max_streams streams with keys above after_key, in key order, with the oldest and the last event of each.
+-- Calls trim_stream for several streams, with the element of throughs for each, and returns how many events it removed in all.
+-- Streams are locked in byte order of their keys, like those of append_records().
+CREATE FUNCTION trim_streams(
+    stream_keys text[],
+    throughs bigint[],
+    max_events integer DEFAULT 1000,
+    lock_timeout_ms integer DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+DECLARE
+    stream record;
+    removed bigint := 0;
+BEGIN
+    FOR stream IN
+        SELECT s.k, s.through FROM unnest(trim_streams.stream_keys, trim_streams.throughs) AS s (k, through)
+        ORDER BY s.k COLLATE "C"
+    LOOP
+        removed := removed + trim_stream(stream.k, stream.through, trim_streams.max_events, trim_streams.lock_timeout_ms);
+    END LOOP;
+    RETURN removed;
+END
+$$;
+
+-- Lists at most max_streams streams with keys above after_key, in key order, with the oldest event of each, its age in seconds, and
+-- the last event.
 CREATE FUNCTION stream_extents(
     after_key text,
     max_streams integer,
     OUT stream_key text,
     OUT oldest_seq bigint,
-    OUT oldest_appended_at timestamptz,
+    OUT oldest_age double precision,
     OUT last_seq bigint
 ) RETURNS SETOF record
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
@@ -59,7 +83,7 @@ BEGIN
             SELECT e.stream_key, e.seq, e.appended_at FROM events e
             WHERE e.stream_key > o.stream_key ORDER BY e.stream_key, e.seq LIMIT 1) AS above
     )
-    SELECT o.stream_key, o.seq, o.appended_at,
+    SELECT o.stream_key, o.seq, date_part('epoch', clock_timestamp() - o.appended_at),
         (SELECT e.seq FROM events e WHERE e.stream_key = o.stream_key ORDER BY e.seq DESC LIMIT 1)
     FROM oldest o LIMIT max_streams;
 END
@@ -81,5 +105,17 @@ BEGIN
             ) AS e
         ) AS w
         WHERE w.old);
+END
+$$;
+
+-- Calls last_seq_before for several streams, with the time that lies age seconds back, and returns the results in array order.
+CREATE FUNCTION last_seqs_before(stream_keys text[], age double precision, max_events integer) RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    cutoff timestamptz := clock_timestamp() - make_interval(secs => last_seqs_before.age);
+BEGIN
+    RETURN ARRAY(
+        SELECT last_seq_before(s.k, cutoff, last_seqs_before.max_events)
+        FROM unnest(last_seqs_before.stream_keys) WITH ORDINALITY AS s (k, i) ORDER BY s.i);
 END
 $$;

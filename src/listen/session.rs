@@ -1,6 +1,7 @@
 //! One connection, from its first statement to its loss.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,12 @@ use crate::pg::quote::push_literal;
 
 /// How many messages are dispatched before anything else gets its turn.
 const BURST: usize = 64;
+/// The server's limits that would end an idle session. Not every version has each.
+const TIMEOUTS: [&str; 3] = [
+    "idle_session_timeout",
+    "idle_in_transaction_session_timeout",
+    "transaction_timeout",
+];
 /// How long the server may take to close the connection.
 const CLOSE_LIMIT: Duration = Duration::from_millis(500);
 
@@ -37,6 +44,8 @@ pub(super) struct Session {
     /// Set behind a pooler until the probe arrives. Until then nothing is listened to: the backend may serve another client next,
     /// which would get our notifications without expecting any.
     awaiting_probe: bool,
+    /// Those of [`TIMEOUTS`] that the server has.
+    timeouts: Vec<&'static str>,
 }
 
 impl Session {
@@ -60,17 +69,33 @@ impl Session {
         let (client, raw) = connect(&config).await?;
         let mut connection = ListenConnection::new(client, raw, settings.heartbeat_deadline);
         let mut dispatcher = Dispatcher::new(shared);
-        let sql = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), \
-                   pg_catalog.current_setting('server_version')";
+        let mut sql = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), \
+                       pg_catalog.current_setting('server_version')"
+            .to_owned();
+        for name in TIMEOUTS {
+            // Null if the server has no such setting.
+            let _ = write!(sql, ", pg_catalog.current_setting('{name}', true)");
+        }
         let answer = connection
-            .query(&mut dispatcher, "the first query", sql)
+            .query(&mut dispatcher, "the first query", &sql)
             .await
             .map_err(to_connect)?;
         let identity = answer.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some((row.get(0)?, row.get(1)?, row.get(2)?)),
+            SimpleQueryMessage::Row(row) => {
+                let known = TIMEOUTS
+                    .into_iter()
+                    .zip(3..)
+                    .filter(|(_, column)| row.get(*column).is_some());
+                Some((
+                    row.get(0)?,
+                    row.get(1)?,
+                    row.get(2)?,
+                    known.map(|(name, _)| name).collect(),
+                ))
+            }
             _ => None,
         });
-        let Some((pid, in_recovery, version)) = identity else {
+        let Some((pid, in_recovery, version, timeouts)) = identity else {
             return Err(ConfigError::new("the peer is not a Postgres server").into());
         };
         if in_recovery == "t" {
@@ -94,6 +119,7 @@ impl Session {
             next_heartbeat: Instant::now() + settings.heartbeat_interval,
             established_at: None,
             awaiting_probe: false,
+            timeouts,
         };
         session.awaiting_probe = session.server.pooled && session.probe.is_enabled();
         // Settings of a pooled session may leak to other clients, until the probe shows that the backend is not shared.
@@ -107,11 +133,10 @@ impl Session {
     /// heartbeat's deadline.
     async fn configure(&mut self, settings: &Settings) -> Result<(), ListenError> {
         let statement_timeout = settings.heartbeat_deadline.as_millis().clamp(1, i32::MAX as u128);
-        let sql = format!(
-            "SELECT pg_catalog.set_config(name, CASE name WHEN 'statement_timeout' THEN '{statement_timeout}' ELSE '0' END, false) \
-             FROM pg_catalog.pg_settings WHERE name IN ('statement_timeout', 'idle_session_timeout', \
-             'idle_in_transaction_session_timeout', 'transaction_timeout')"
-        );
+        let mut sql = format!("SET statement_timeout = {statement_timeout}");
+        for name in &self.timeouts {
+            let _ = write!(sql, "; SET {name} = 0");
+        }
         let answer = self
             .connection
             .query(&mut self.dispatcher, "the session's settings", &sql)

@@ -197,7 +197,7 @@ async fn every_lookup_uses_an_index() {
     }
     store.psql("ANALYZE doorbell.events, doorbell.low_water_marks");
     let mut connection = store.pool().acquire().await.unwrap();
-    let watermark: String = sqlx::query_scalar("SELECT watermark::text FROM doorbell.changed_since(NULL, 10)")
+    let watermark: String = sqlx::query_scalar("SELECT watermark FROM doorbell.changed_since(NULL, 10)")
         .fetch_one(&mut *connection)
         .await
         .unwrap();
@@ -211,12 +211,12 @@ async fn every_lookup_uses_an_index() {
                 "SELECT doorbell.event_ids(array['a', 'b', 'c'], array[1, 2, 3])",
                 "SELECT doorbell.changed_since(NULL, 10)",
                 "SELECT count(*) FROM doorbell.stream_extents('', 10)",
-                "SELECT doorbell.last_seq_before('a', now(), 10)",
-                "SELECT doorbell.trim_stream('b', 1)",
+                "SELECT doorbell.last_seqs_before(array['a', 'b'], 0, 10)",
+                "SELECT doorbell.trim_streams(array['b'], array[1])",
             ] {
                 sqlx::query(statement).execute(&mut *connection).await.unwrap();
             }
-            sqlx::query("SELECT doorbell.changed_since($1::text::jsonb, 10)")
+            sqlx::query("SELECT doorbell.changed_since($1, 10)")
                 .bind(&watermark)
                 .execute(&mut *connection)
                 .await

@@ -102,12 +102,13 @@ pub(super) async fn send<E: StreamEvent>(shared: &SharedBus<E>, payloads: &[Stri
     Ok(())
 }
 
-/// A single statement is a single transaction: it takes the lock of the server's queue once, and since it writes no data it does not
+/// With the schema of each function, or the server would look them up along the session's search path, where other roles may have put
+/// their own. A single statement is a single transaction: it takes the lock of the server's queue once, and since it writes no data it does not
 /// wait for a flush.
 fn statement(channel: &str, payloads: &[String]) -> String {
-    let mut statement = format!("SELECT set_config('lock_timeout', '{LOCK_TIMEOUT}', true)");
+    let mut statement = format!("SELECT pg_catalog.set_config('lock_timeout', '{LOCK_TIMEOUT}', true)");
     for payload in payloads {
-        statement.push_str(", pg_notify(");
+        statement.push_str(", pg_catalog.pg_notify(");
         push_literal(&mut statement, channel);
         statement.push_str(", ");
         push_literal(&mut statement, payload);

@@ -126,7 +126,7 @@ async fn read_queue_usage<E: StreamEvent>(shared: &SharedBus<E>) {
     let Some(pool) = shared.notify_pool.get() else {
         return;
     };
-    let usage = sqlx::query_scalar::<_, f64>("SELECT pg_notification_queue_usage()").persistent(false);
+    let usage = sqlx::query_scalar::<_, f64>("SELECT pg_catalog.pg_notification_queue_usage()").persistent(false);
     if let Ok(Ok(usage)) = timeout(QUEUE_USAGE_TIMEOUT, usage.fetch_one(&pool.pool)).await {
         shared.health.queue_usage(usage);
     }

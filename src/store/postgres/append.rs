@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::PostgresStore;
 use super::encode::{EncodedEvent, restore_actual_seq};
 use super::error::{Operation, store_error};
-use super::execute::{fetch_rows, timeout_error};
+use super::execute::{fetch_row, timeout_error};
 use super::read::{event_id, time};
 use crate::event::StreamEvent;
 use crate::pg::warm_pool::PooledConnection;
@@ -40,9 +40,8 @@ impl<E: StreamEvent> PostgresStore<E> {
         event: &EncodedEvent,
     ) -> Result<RecordMetadata, StoreError> {
         let query = self.append_record_query(stream_key, event, false);
-        let rows = self.run_append(stream_key, query).await?;
-        let row = rows.first().ok_or_else(|| self.read_error(sqlx::Error::RowNotFound))?;
-        self.metadata(row)
+        let row = self.run_append(stream_key, query).await?;
+        self.metadata(&row)
     }
 
     /// Several events of one stream, in their own transaction.
@@ -63,21 +62,17 @@ impl<E: StreamEvent> PostgresStore<E> {
             return Ok(Vec::new());
         };
         let query = self.append_records_query(stream_keys, events, false);
-        let rows = self.run_append(first, query).await?;
-        rows.iter().map(|row| self.metadata(row)).collect()
+        let row = self.run_append(first, query).await?;
+        self.metadata_of_all(&row)
     }
 
-    async fn run_append(
-        &self,
-        stream_key: &str,
-        query: Query<'_, Postgres, PgArguments>,
-    ) -> Result<Vec<PgRow>, StoreError> {
+    async fn run_append(&self, stream_key: &str, query: Query<'_, Postgres, PgArguments>) -> Result<PgRow, StoreError> {
         let mut connection = self.acquire().await?;
-        let append = fetch_rows(&mut connection, query, self.inner.transaction_pooler);
+        let append = fetch_row(&mut connection, query, self.inner.transaction_pooler);
         match timeout(self.locking_timeout(), append).await {
-            Ok(Ok(rows)) => {
+            Ok(Ok(row)) => {
                 self.inner.connections.give_back(connection);
-                Ok(rows)
+                Ok(row)
             }
             Ok(Err(error)) => Err(self.append_error(error, stream_key)),
             Err(_) => Err(self.abandon(&mut connection)),
@@ -135,12 +130,26 @@ impl<E: StreamEvent> PostgresStore<E> {
             .persistent(!inner.transaction_pooler)
     }
 
-    /// `None` if the event was skipped, because its stream is locked.
-    pub(super) fn metadata_unless_skipped(&self, row: &PgRow) -> Result<Option<RecordMetadata>, StoreError> {
-        match self.get::<Option<i64>>(row, 0)? {
-            Some(_) => self.metadata(row).map(Some),
-            None => Ok(None),
-        }
+    /// What was assigned to each of several events.
+    pub(super) fn metadata_of_all(&self, row: &PgRow) -> Result<Vec<RecordMetadata>, StoreError> {
+        let metadata = self.metadata_unless_skipped(row)?;
+        let metadata: Option<Vec<_>> = metadata.into_iter().collect();
+        metadata.ok_or_else(|| self.read_error(sqlx::Error::RowNotFound))
+    }
+
+    /// What was assigned to each of several events; `None` for an event that was skipped, because its stream is locked.
+    pub(super) fn metadata_unless_skipped(&self, row: &PgRow) -> Result<Vec<Option<RecordMetadata>>, StoreError> {
+        let seqs: Vec<Option<i64>> = self.get(row, 0)?;
+        let ids: Vec<Option<Vec<u8>>> = self.get(row, 1)?;
+        let appended_at: Option<f64> = self.get(row, 2)?;
+        let metadata = seqs.into_iter().zip(ids).map(|(seq, id)| {
+            Some(RecordMetadata {
+                seq: seq?.cast_unsigned(),
+                id: event_id(&id?),
+                appended_at: appended_at.and_then(time),
+            })
+        });
+        Ok(metadata.collect())
     }
 
     pub(super) fn metadata(&self, row: &PgRow) -> Result<RecordMetadata, StoreError> {

@@ -6,7 +6,6 @@ use super::PostgresStore;
 use super::encode::{EncodedEvent, restore_actual_seq};
 use crate::event::StreamEvent;
 use crate::store::StoreError;
-use crate::store::record_metadata::RecordMetadata;
 
 impl<E: StreamEvent> PostgresStore<E> {
     /// Appends an event within the caller's transaction, and returns the event with its sequence number. The event is committed
@@ -134,10 +133,9 @@ impl<E: StreamEvent> PostgresStore<E> {
             return Ok(Vec::new());
         };
         let query = self.append_records_query(&stream_keys, &encoded, notify);
-        let appended = query.fetch_all(transaction).await;
-        let rows = appended.map_err(|error| restore_actual_seq(self.append_error(error, first), &events))?;
-        let metadata: Vec<RecordMetadata> = rows.iter().map(|row| self.metadata(row)).collect::<Result<_, _>>()?;
-        let stamped = events.into_iter().zip(metadata);
+        let appended = query.fetch_one(transaction).await;
+        let row = appended.map_err(|error| restore_actual_seq(self.append_error(error, first), &events))?;
+        let stamped = events.into_iter().zip(self.metadata_of_all(&row)?);
         Ok(stamped.map(|(event, metadata)| metadata.stamp(event)).collect())
     }
 }

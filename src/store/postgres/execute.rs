@@ -74,7 +74,17 @@ impl<E> PostgresStore<E> {
     }
 }
 
-pub(super) async fn fetch_rows(
+/// For a statement that always returns one row.
+pub(super) async fn fetch_row(
+    connection: &mut PgConnection,
+    query: Query<'_, Postgres, PgArguments>,
+    transaction_pooler: bool,
+) -> Result<PgRow, sqlx::Error> {
+    let mut rows = fetch_rows(connection, query, transaction_pooler).await?;
+    rows.pop().ok_or(sqlx::Error::RowNotFound)
+}
+
+async fn fetch_rows(
     connection: &mut PgConnection,
     query: Query<'_, Postgres, PgArguments>,
     transaction_pooler: bool,

@@ -26,13 +26,19 @@ pub(super) async fn migrate(
     if transaction_pooler {
         deallocate_prepared_statements(&mut transaction).await.map_err(failed)?;
     }
-    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+    // Before anything else is looked up: the session's path may lead to functions, operators and types of other roles. Reverts at
+    // the end of the transaction.
+    sqlx::raw_sql("SET LOCAL search_path = pg_catalog, pg_temp")
+        .execute(&mut *transaction)
+        .await
+        .map_err(failed)?;
+    sqlx::query("SELECT pg_catalog.pg_advisory_xact_lock($1)")
         .bind(LOCK_ID)
         .execute(&mut *transaction)
         .await
         .map_err(failed)?;
     // `CREATE SCHEMA IF NOT EXISTS` requires the privilege to create schemas even if the schema exists.
-    let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)")
+    let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)")
         .bind(schema.name())
         .fetch_one(&mut *transaction)
         .await
@@ -41,9 +47,9 @@ pub(super) async fn migrate(
         let create = sqlx::AssertSqlSafe(format!("CREATE SCHEMA {}", schema.quoted()));
         sqlx::query(create).execute(&mut *transaction).await.map_err(failed)?;
     }
-    // Reverts at the end of the transaction, but the functions keep it to find their tables.
-    sqlx::query("SELECT set_config('search_path', $1, true)")
-        .bind(format!("{}, pg_temp", schema.quoted()))
+    // The functions keep this path, to find their tables.
+    let path = format!("SET LOCAL search_path = {}, pg_temp", schema.quoted());
+    sqlx::raw_sql(sqlx::AssertSqlSafe(path))
         .execute(&mut *transaction)
         .await
         .map_err(failed)?;

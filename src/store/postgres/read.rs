@@ -45,12 +45,12 @@ impl<E: StreamEvent> PostgresStore<E> {
     }
 
     fn record(&self, row: &PgRow, stream_key: &str, seq: u64) -> Result<Record<E>, StoreError> {
-        let id: Vec<u8> = self.get(row, 3)?;
+        let id: &[u8] = row.try_get(3).map_err(|error| self.read_error(error))?;
         let appended_at: f64 = self.get(row, 4)?;
         let payload: &str = row.try_get(5).map_err(|error| self.read_error(error))?;
         Ok(Record {
             seq,
-            id: event_id(&id),
+            id: event_id(id),
             appended_at: time(appended_at),
             event: decode(payload, stream_key, seq),
         })
@@ -81,10 +81,9 @@ impl<E: StreamEvent> PostgresStore<E> {
             .map(|(_, seq)| i64::try_from(*seq).unwrap_or(0))
             .collect();
         let query = sqlx::query(&self.inner.schema.event_ids).bind(stream_keys).bind(seqs);
-        let rows = self.fetch_all(query).await.map_err(|error| self.read_error(error))?;
-        rows.iter()
-            .map(|row| Ok(self.get::<Option<Vec<u8>>>(row, 0)?.and_then(|id| event_id(&id))))
-            .collect()
+        let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
+        let ids: Vec<Option<Vec<u8>>> = self.get(&row, 0)?;
+        Ok(ids.into_iter().map(|id| event_id(&id?)).collect())
     }
 }
 

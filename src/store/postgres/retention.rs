@@ -165,22 +165,19 @@ impl<E: StreamEvent> PostgresStore<E> {
             .fetch_one_locking(query)
             .await
             .map_err(|error| self.read_error(error))?;
-        Ok(self.get::<Option<i64>>(&row, 0)?.unwrap_or(0).cast_unsigned())
+        Ok(self.get::<i64>(&row, 0)?.cast_unsigned())
     }
 
     /// Removes events older than `age` seconds. Returns how many, and the streams that may have more of them.
     async fn trim_old_step(&self, streams: &[String], age: f64) -> Result<(u64, Vec<String>), StoreError> {
-        let query = sqlx::query(&self.inner.schema.last_seq_before)
+        let query = sqlx::query(&self.inner.schema.last_seqs_before)
             .bind(streams)
             .bind(age)
             .bind(EVENTS_PER_STEP);
-        let last_seqs = self.fetch_all(query).await.map_err(|error| self.read_error(error))?;
-        let mut old = Vec::new();
-        for (stream_key, row) in streams.iter().zip(&last_seqs) {
-            if let Some(last) = self.get::<Option<i64>>(row, 0)? {
-                old.push((stream_key.clone(), last));
-            }
-        }
+        let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
+        let last_seqs: Vec<Option<i64>> = self.get(&row, 0)?;
+        let old = streams.iter().zip(last_seqs);
+        let old: Vec<(String, i64)> = old.filter_map(|(key, last)| Some((key.clone(), last?))).collect();
         if old.is_empty() {
             return Ok((0, Vec::new()));
         }

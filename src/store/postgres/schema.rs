@@ -57,7 +57,7 @@ pub(super) struct Schema {
     pub(super) changed_since: Statement,
     pub(super) trim_streams: Statement,
     pub(super) stream_extents: Statement,
-    pub(super) last_seq_before: Statement,
+    pub(super) last_seqs_before: Statement,
     pub(super) last_migration: Statement,
     pub(super) rebind_after_restore: Statement,
 }
@@ -96,51 +96,64 @@ impl Schema {
 
     fn with_valid_name(name: &str) -> Self {
         let s = quote(name);
-        let statement = |sql: String| Statement(sql.into());
+        // Nothing but calls of the store's functions: the server would look up the name of anything else, an operator or a cast
+        // included, along the session's search path, where other roles may have put their own.
+        let call = |call: &str| Statement(format!("SELECT {s}.{call}").into());
+        let columns = |columns: &str, call: &str| Statement(format!("SELECT {columns} FROM {s}.{call}").into());
         Self {
-            // As bytes, because sqlx decodes UUIDs only with another dependency.
-            append_record: statement(format!(
-                "SELECT r.seq, uuid_send(r.event_id), extract(epoch FROM r.appended_at)::double precision \
-                 FROM {s}.append_record($1, $2, $3, $4, $5, $6) AS r"
-            )),
-            append_records: statement(format!(
-                "SELECT u.seq, uuid_send(u.event_id), extract(epoch FROM r.appended_at)::double precision \
-                 FROM {s}.append_records($1, $2, $3, $4, $5, $6) AS r, \
-                 unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, ordinal) ORDER BY u.ordinal"
-            )),
-            try_append_records: statement(format!(
-                "SELECT u.seq, uuid_send(u.event_id), extract(epoch FROM r.appended_at)::double precision \
-                 FROM {s}.try_append_records($1, $2, $3) AS r, \
-                 unnest(r.seqs, r.event_ids) WITH ORDINALITY AS u (seq, event_id, ordinal) ORDER BY u.ordinal"
-            )),
-            replay_many: statement(format!(
-                "SELECT ordinal, low_water, seq, uuid_send(event_id), extract(epoch FROM appended_at)::double precision, \
-                 payload::text FROM {s}.replay_many($1, $2, $3)"
-            )),
-            high_waters: statement(format!("SELECT {s}.high_waters($1)")),
-            event_ids: statement(format!(
-                "SELECT uuid_send(u.id) FROM unnest({s}.event_ids($1, $2)) WITH ORDINALITY AS u (id, ordinal) ORDER BY u.ordinal"
-            )),
-            changed_since: statement(format!(
-                "SELECT stream_keys, high_waters, watermark::text, more, complete FROM {s}.changed_since($1::text::jsonb, $2)"
-            )),
-            // In byte order of the keys, the order in which every transaction locks streams.
-            trim_streams: statement(format!(
-                "SELECT sum({s}.trim_stream(r.stream_key, r.through, $3, $4))::bigint FROM (SELECT stream_key, through \
-                 FROM unnest($1::text[], $2::bigint[]) AS u (stream_key, through) ORDER BY stream_key COLLATE \"C\") AS r"
-            )),
-            stream_extents: statement(format!(
-                "SELECT stream_key, oldest_seq, extract(epoch FROM clock_timestamp() - oldest_appended_at)::double precision, last_seq \
-                 FROM {s}.stream_extents($1, $2)"
-            )),
-            last_seq_before: statement(format!(
-                "SELECT {s}.last_seq_before(u.stream_key, clock_timestamp() - make_interval(secs => $2), $3) \
-                 FROM unnest($1::text[]) WITH ORDINALITY AS u (stream_key, ordinal) ORDER BY u.ordinal"
-            )),
-            last_migration: statement(format!("SELECT max(version) FROM {s}.migrations WHERE success")),
-            rebind_after_restore: statement(format!("SELECT {s}.rebind_after_restore()")),
+            append_record: columns("seq, event_id, appended_at", "append_record($1, $2, $3, $4, $5, $6)"),
+            append_records: columns("seqs, event_ids, appended_at", "append_records($1, $2, $3, $4, $5, $6)"),
+            try_append_records: columns("seqs, event_ids, appended_at", "try_append_records($1, $2, $3)"),
+            replay_many: columns(
+                "ordinal, low_water, seq, event_id, appended_at, payload",
+                "replay_many($1, $2, $3)",
+            ),
+            high_waters: call("high_waters($1)"),
+            event_ids: call("event_ids($1, $2)"),
+            changed_since: columns(
+                "stream_keys, high_waters, watermark, more, complete",
+                "changed_since($1, $2)",
+            ),
+            trim_streams: call("trim_streams($1, $2, $3, $4)"),
+            stream_extents: columns("stream_key, oldest_seq, oldest_age, last_seq", "stream_extents($1, $2)"),
+            last_seqs_before: call("last_seqs_before($1, $2, $3)"),
+            last_migration: call("last_migration()"),
+            rebind_after_restore: call("rebind_after_restore()"),
             name: name.to_owned(),
         }
+    }
+
+    #[cfg(test)]
+    fn statements(&self) -> [&Statement; 12] {
+        let Self {
+            name: _,
+            append_record,
+            append_records,
+            try_append_records,
+            replay_many,
+            high_waters,
+            event_ids,
+            changed_since,
+            trim_streams,
+            stream_extents,
+            last_seqs_before,
+            last_migration,
+            rebind_after_restore,
+        } = self;
+        [
+            append_record,
+            append_records,
+            try_append_records,
+            replay_many,
+            high_waters,
+            event_ids,
+            changed_since,
+            trim_streams,
+            stream_extents,
+            last_seqs_before,
+            last_migration,
+            rebind_after_restore,
+        ]
     }
 
     /// Unquoted.
@@ -172,8 +185,33 @@ mod tests {
             schema
                 .append_record
                 .0
-                .ends_with("FROM \"a\"\"; DROP SCHEMA public; --\".append_record($1, $2, $3, $4, $5, $6) AS r")
+                .ends_with("FROM \"a\"\"; DROP SCHEMA public; --\".append_record($1, $2, $3, $4, $5, $6)")
         );
+    }
+
+    /// P17: an operator, a cast, or a name without a schema would be looked up along the session's search path.
+    #[test]
+    fn p17_statements_are_function_calls_with_the_schema_written_out() {
+        let schema = Schema::default_name();
+        for statement in schema.statements() {
+            let sql = &*statement.0;
+            let (results, call) = match sql.split_once(" FROM ") {
+                Some((columns, call)) => (columns.strip_prefix("SELECT "), Some(call)),
+                None => (Some(""), sql.strip_prefix("SELECT ")),
+            };
+            let call = call.and_then(|call| call.strip_prefix("\"doorbell\".")?.strip_suffix(')')?.split_once('('));
+            let (function, parameters) = call.expect(sql);
+            let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            assert!(
+                is_name(function) && results.expect(sql).split(", ").all(is_name),
+                "{sql}"
+            );
+            let is_parameter = |(index, parameter): (usize, &str)| parameter == format!("${}", index + 1);
+            assert!(
+                parameters.is_empty() || parameters.split(", ").enumerate().all(is_parameter),
+                "{sql}"
+            );
+        }
     }
 
     #[test]

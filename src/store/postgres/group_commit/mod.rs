@@ -24,7 +24,7 @@ pub(super) use self::append_queue::AppendQueue;
 use self::append_queue::{QueuedAppend, StreamBatch};
 use super::PostgresStore;
 use super::encode::EncodedEvent;
-use super::execute::fetch_rows;
+use super::execute::fetch_row;
 use crate::event::StreamEvent;
 use crate::pg::warm_pool::PooledConnection;
 use crate::store::StoreError;
@@ -97,9 +97,9 @@ impl<E: StreamEvent> PostgresStore<E> {
             .bind(stream_keys)
             .bind(payloads)
             .bind(expected_seqs);
-        let append = fetch_rows(connection, query, self.inner.transaction_pooler);
+        let append = fetch_row(connection, query, self.inner.transaction_pooler);
         match timeout(self.locking_timeout(), append).await {
-            Ok(Ok(rows)) => rows.iter().map(|row| self.metadata_unless_skipped(row)).collect(),
+            Ok(Ok(row)) => self.metadata_unless_skipped(&row),
             Ok(Err(error)) => Err(self.append_error(error, events[0].0)),
             Err(_) => Err(self.abandon(connection)),
         }
