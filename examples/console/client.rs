@@ -1,4 +1,4 @@
-//! A console as a program: an HTTP client that reads server-sent events.
+//! An HTTP client that reads server-sent events, for the tests.
 
 use std::net::SocketAddr;
 
@@ -19,15 +19,15 @@ pub(crate) async fn request(
     let socket = TcpStream::connect(server).await.expect("the server listens");
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket))
         .await
-        .expect("it speaks HTTP");
-    // Ends with the response, or with an error when the test drops that.
+        .expect("an HTTP connection");
+    // Ends with the response, or with an error if the test drops the response.
     tokio::spawn(connection);
     let mut request = Request::builder().method(method).uri(path).header("host", "console");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let request = request.body(Empty::<Bytes>::new()).expect("a proper request");
-    sender.send_request(request).await.expect("an answer")
+    let request = request.body(Empty::<Bytes>::new()).expect("a valid request");
+    sender.send_request(request).await.expect("a response")
 }
 
 pub(crate) async fn get(server: SocketAddr, path: &str) -> Response<Incoming> {
@@ -36,7 +36,12 @@ pub(crate) async fn get(server: SocketAddr, path: &str) -> Response<Incoming> {
 
 pub(crate) async fn json(response: Response<Incoming>) -> Value {
     assert_eq!(response.status(), StatusCode::OK);
-    let body = response.into_body().collect().await.expect("a whole body").to_bytes();
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .expect("a complete body")
+        .to_bytes();
     serde_json::from_slice(&body).expect("JSON")
 }
 
@@ -55,13 +60,13 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Opens `/events` after a position, given by the header.
+    /// Opens `/events` with a position in the `Last-Event-ID` header.
     pub(crate) async fn open(server: SocketAddr, last_event_id: Option<&str>) -> Self {
         let headers: Vec<_> = last_event_id.map(|id| ("last-event-id", id)).into_iter().collect();
-        Self::of(request(server, Method::GET, "/events", &headers).await)
+        Self::from_response(request(server, Method::GET, "/events", &headers).await)
     }
 
-    pub(crate) fn of(response: Response<Incoming>) -> Self {
+    pub(crate) fn from_response(response: Response<Incoming>) -> Self {
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         Self {
@@ -70,7 +75,7 @@ impl Frames {
         }
     }
 
-    /// The next frame; `None` when the server has ended the stream.
+    /// Returns the next frame, or `None` if the server has ended the stream.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some((frame, rest)) = self.text.split_once("\n\n") {
@@ -78,14 +83,14 @@ impl Frames {
                 self.text = rest.to_owned();
                 match frame {
                     Some(frame) => return Some(frame),
-                    // A comment, which keeps the connection alive.
+                    // A keep-alive comment.
                     None => continue,
                 }
             }
-            let chunk = self.body.frame().await?.expect("an unbroken body");
+            let chunk = self.body.frame().await?.expect("no body error");
             let chunk = chunk.into_data().expect("no trailers");
             self.text
-                .push_str(std::str::from_utf8(&chunk).expect("whole characters"));
+                .push_str(std::str::from_utf8(&chunk).expect("chunks of valid UTF-8"));
         }
     }
 }

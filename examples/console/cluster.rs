@@ -1,4 +1,4 @@
-//! The state of a cluster, as a console shows it: changed by events and by nothing else.
+//! The state of a cluster as a console shows it. Only events change it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use doorbell::cluster::{ClusterEvent, Text};
 use serde_json::{Value, json};
 
-/// What is known about a peer.
+/// The state of a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) address: Text,
     pub(crate) connected: bool,
-    /// How many others have confirmed that it is gone.
+    /// The number of other peers that confirmed that it is gone.
     pub(crate) confirmations: u32,
 }
 
-/// What is known about a shard.
+/// The state of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shard {
     pub(crate) owner: Option<Text>,
-    /// Attempts to take it over that did not work, since the last that did.
+    /// Failed attempts to take it over since the last successful one.
     pub(crate) failures: u32,
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct Shard {
 pub(crate) struct Cluster {
     pub(crate) peers: BTreeMap<Text, Peer>,
     pub(crate) shards: BTreeMap<Text, Shard>,
-    /// Each with what it works for.
+    /// Each worker's namespaces.
     pub(crate) workers: BTreeMap<Text, Arc<[Text]>>,
     pub(crate) supervisors: BTreeSet<Text>,
 }
 
 impl Cluster {
-    /// The change that an event tells of. The page does the same in its own language.
+    /// Applies an event. `apply` in page.html does the same.
     pub(crate) fn apply(&mut self, event: &ClusterEvent) {
         match event {
             ClusterEvent::PeerJoined { peer, address, .. } => {
@@ -74,12 +74,12 @@ impl Cluster {
             ClusterEvent::SupervisorStopped { supervisor, .. } => {
                 self.supervisors.remove(supervisor);
             }
-            // A shard that was left alone, what only others understand, and what is not known yet: nothing changes.
+            // Skipped shards, custom events and future variants change nothing.
             _ => {}
         }
     }
 
-    /// As a snapshot shows it.
+    /// The cluster as JSON, for a snapshot.
     pub(crate) fn to_json(&self) -> Value {
         let peers: BTreeMap<_, _> = self
             .peers

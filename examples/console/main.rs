@@ -1,4 +1,4 @@
-//! An operations console: a simulated cluster, its snapshot and its events over HTTP, and a page that shows it live.
+//! An operations console: serves the snapshot and events of a simulated cluster over HTTP, and a page that shows them live.
 //!
 //! ```text
 //! cargo run --release --example console
@@ -26,16 +26,16 @@ use simulation::Simulation;
 /// Shows a simulated cluster live on a web page.
 #[derive(Parser)]
 struct Options {
-    /// Where to listen.
+    /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// How many events are kept: a console that falls further behind takes a new snapshot.
+    /// The number of events retained. A console that falls further behind takes a new snapshot.
     #[arg(long, default_value = "256")]
     capacity: NonZeroUsize,
     /// Events per second.
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: u32,
-    /// The same seed gives the same cluster.
+    /// The seed of the simulation. The same seed gives the same events.
     #[arg(long, default_value = "1")]
     seed: u64,
 }
@@ -45,13 +45,13 @@ async fn main() -> std::io::Result<()> {
     let options = Options::parse();
     let service = Arc::new(Service::new(options.capacity));
     let simulation = Simulation::new(service.clone(), options.seed);
-    let simulated = tokio::spawn(simulate(simulation, options.rate));
+    let simulation = tokio::spawn(simulate(simulation, options.rate));
     let listener = TcpListener::bind(options.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
     tokio::select! {
         result = axum::serve(listener, web::router(service)) => result,
         interrupt = tokio::signal::ctrl_c() => interrupt,
-        _ = simulated => Err(std::io::Error::other("the simulation ended")),
+        _ = simulation => Err(std::io::Error::other("the simulation ended")),
     }
 }
 

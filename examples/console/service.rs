@@ -1,4 +1,4 @@
-//! The service: a cluster that changes and emits under one lock, so that a snapshot says exactly which events it holds.
+//! The service. It changes its state and emits under one lock, so the events that a snapshot includes are known exactly.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -10,7 +10,7 @@ use doorbell::cluster::{ClusterEvent, ClusterEventMeta, ClusterEventPublisher};
 
 use crate::cluster::Cluster;
 
-/// Where a console stands: after which event, of which run of the service. Numbers of another run mean nothing.
+/// A console's position: the last event it saw, and the run of the service. Numbers from another run are meaningless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) run: u64,
@@ -34,13 +34,13 @@ impl FromStr for Position {
                 seq: seq.parse().ok()?,
             })
         });
-        position.ok_or_else(|| format!("{text:?} is no event id"))
+        position.ok_or_else(|| format!("{text:?} is not an event id"))
     }
 }
 
 pub(crate) struct Service {
     pub(crate) publisher: ClusterEventPublisher,
-    /// Tells this run of the service from others.
+    /// Identifies this run of the service.
     pub(crate) run: u64,
     cluster: Mutex<Cluster>,
 }
@@ -55,7 +55,7 @@ impl Service {
         }
     }
 
-    /// Emits an event and makes the change that it tells of.
+    /// Emits an event and applies it to the cluster.
     pub(crate) fn change(&self, build: impl FnOnce(ClusterEventMeta) -> ClusterEvent) -> ClusterEvent {
         let mut cluster = self.cluster();
         let event = self.publisher.emit(build);
@@ -63,7 +63,7 @@ impl Service {
         event
     }
 
-    /// The cluster, and the position of the last event that it reflects.
+    /// Returns the cluster and the position of the last event that it includes.
     pub(crate) fn snapshot(&self) -> (Position, Cluster) {
         let cluster = self.cluster();
         let as_of = self.position(self.publisher.as_of_seq());

@@ -1,4 +1,4 @@
-//! A cluster that lives: peers come and go, others adopt their shards, workers change.
+//! A simulated cluster: peers connect and disconnect, others adopt their shards, workers come and go.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,36 +13,33 @@ const NAMESPACES: [&str; 5] = ["billing", "exports", "mail", "search", "thumbnai
 const SHARDS: usize = 24;
 const WORKERS: usize = 7;
 
-/// Short names are copied.
-type Name = Text;
-
 /// What happens next.
 enum Step {
-    Join(Name),
-    Connect(Name),
-    Adopt(Name),
-    Hire(Name),
-    Supervise,
-    Restart,
+    Join(Text),
+    Connect(Text),
+    Adopt(Text),
+    ConnectWorker(Text),
+    StartSupervisor,
+    RestartSupervisor,
 }
 
-/// Makes one event after the other.
+/// Emits one event after another.
 pub(crate) struct Simulation {
     service: Arc<Service>,
-    /// What follows from what has happened.
+    /// Consequences of earlier events.
     due: VecDeque<Step>,
     rng: Rng,
 }
 
 impl Simulation {
-    /// A cluster at its start. The same seed gives the same events.
+    /// Starts a cluster. The same seed gives the same events.
     pub(crate) fn new(service: Arc<Service>, seed: u64) -> Self {
-        let peers = PEERS.map(Name::from);
-        let mut due = VecDeque::from([Step::Supervise]);
+        let peers = PEERS.map(Text::from);
+        let mut due = VecDeque::from([Step::StartSupervisor]);
         due.extend(peers.iter().cloned().map(Step::Join));
         due.extend(peers.into_iter().map(Step::Connect));
         due.extend((0..SHARDS).map(|shard| Step::Adopt(format!("shard-{shard:02}").into())));
-        due.extend((1..=WORKERS).map(|worker| Step::Hire(format!("worker-{worker}").into())));
+        due.extend((1..=WORKERS).map(|worker| Step::ConnectWorker(format!("worker-{worker}").into())));
         Self {
             service,
             due,
@@ -50,20 +47,20 @@ impl Simulation {
         }
     }
 
-    /// Is the cluster still being put together?
+    /// Whether the cluster is still starting.
     pub(crate) fn is_starting(&self) -> bool {
         self.due.len() > SHARDS / 2
     }
 
-    /// Makes the next event.
+    /// Emits the next event.
     pub(crate) fn step(&mut self) {
         match self.due.pop_front() {
-            Some(step) => self.take(step),
-            None => self.happen(),
+            Some(step) => self.run(step),
+            None => self.start_change(),
         }
     }
 
-    fn take(&mut self, step: Step) {
+    fn run(&mut self, step: Step) {
         let service = self.service.clone();
         match step {
             Step::Join(peer) => {
@@ -75,20 +72,20 @@ impl Simulation {
                 service.change(|meta| ClusterEvent::PeerConnected { meta, peer });
             }
             Step::Adopt(shard) => self.adopt(shard),
-            Step::Hire(worker) => {
+            Step::ConnectWorker(worker) => {
                 let from = self.rng.usize(..NAMESPACES.len());
-                let namespaces = NAMESPACES[from..].iter().take(2).copied().map(Name::from).collect();
+                let namespaces = NAMESPACES[from..].iter().take(2).copied().map(Text::from).collect();
                 service.change(|meta| ClusterEvent::WorkerConnected {
                     meta,
                     worker,
                     namespaces,
                 });
             }
-            Step::Supervise => {
+            Step::StartSupervisor => {
                 let supervisor = "supervisor-main".into();
                 service.change(|meta| ClusterEvent::SupervisorStarted { meta, supervisor });
             }
-            Step::Restart => {
+            Step::RestartSupervisor => {
                 let supervisor = "supervisor-main".into();
                 let reason = "new configuration".into();
                 service.change(|meta| ClusterEvent::SupervisorStopped {
@@ -96,16 +93,16 @@ impl Simulation {
                     supervisor,
                     reason,
                 });
-                self.due.push_back(Step::Supervise);
+                self.due.push_back(Step::StartSupervisor);
             }
         }
     }
 
-    /// Some connected peer takes the shard, or tries to, or leaves it alone; then another has its turn.
-    fn adopt(&mut self, shard: Name) {
+    /// A connected peer takes over the shard, fails to, or skips it. In the last two cases another peer tries later.
+    fn adopt(&mut self, shard: Text) {
         let Some(peer) = self.pick_peer(true) else { return };
-        let luck = self.rng.usize(..10);
-        self.service.change(|meta| match luck {
+        let outcome = self.rng.usize(..10);
+        self.service.change(|meta| match outcome {
             0 => ClusterEvent::ShardAdoptionFailed {
                 meta,
                 shard: shard.clone(),
@@ -124,28 +121,28 @@ impl Simulation {
                 peer,
             },
         });
-        if luck < 2 {
+        if outcome < 2 {
             self.due.push_back(Step::Adopt(shard));
         }
     }
 
-    /// Something new.
-    fn happen(&mut self) {
+    /// Starts a random change.
+    fn start_change(&mut self) {
         match self.rng.usize(..10) {
-            0 | 1 => self.lose_peer(),
+            0 | 1 => self.disconnect_peer(),
             2 | 3 => {
                 if let Some(peer) = self.pick_peer(false) {
                     self.due.push_back(Step::Connect(peer));
                 }
                 self.move_shard();
             }
-            4 | 5 => self.lose_worker(),
-            6 if self.rng.usize(..4) == 0 => self.take(Step::Restart),
+            4 | 5 => self.disconnect_worker(),
+            6 if self.rng.usize(..4) == 0 => self.run(Step::RestartSupervisor),
             _ => self.move_shard(),
         }
     }
 
-    fn lose_peer(&mut self) {
+    fn disconnect_peer(&mut self) {
         let connected = self
             .service
             .cluster()
@@ -173,7 +170,7 @@ impl Simulation {
         self.due.push_back(Step::Connect(peer));
     }
 
-    fn lose_worker(&mut self) {
+    fn disconnect_worker(&mut self) {
         let cluster = self.service.cluster();
         let workers: Vec<_> = cluster
             .workers
@@ -184,7 +181,7 @@ impl Simulation {
         let Some((worker, namespaces)) = pick(&mut self.rng, &workers) else {
             return;
         };
-        self.due.push_back(Step::Hire(worker.clone()));
+        self.due.push_back(Step::ConnectWorker(worker.clone()));
         self.service.change(|meta| ClusterEvent::WorkerDisconnected {
             meta,
             worker,
@@ -199,7 +196,7 @@ impl Simulation {
         }
     }
 
-    fn pick_peer(&mut self, connected: bool) -> Option<Name> {
+    fn pick_peer(&mut self, connected: bool) -> Option<Text> {
         let cluster = self.service.cluster();
         let peers = cluster.peers.iter().filter(|(_, peer)| peer.connected == connected);
         let peers: Vec<_> = peers.map(|(name, _)| name.clone()).collect();

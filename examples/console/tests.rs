@@ -1,4 +1,4 @@
-//! The example console, driven over HTTP by a client that keeps its own copy of the cluster.
+//! Tests of the example console over HTTP, with a client that keeps its own copy of the cluster.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use cluster::{Cluster, Peer, Shard};
 use service::{Position, Service};
 use simulation::Simulation;
 
-/// A server on a port of its own. It runs on the test's only thread, so between two awaits of a test it does nothing.
+/// Starts a server on a free port. It shares the test's thread, so it runs only while the test awaits.
 async fn serve(capacity: usize) -> (Arc<Service>, SocketAddr) {
     let service = Arc::new(Service::new(capacity.try_into().unwrap()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -36,7 +36,7 @@ fn connect(service: &Service, peer: &str) {
     });
 }
 
-/// What a console knows.
+/// The state of a console.
 #[derive(Default)]
 struct Console {
     cluster: Cluster,
@@ -44,7 +44,7 @@ struct Console {
 }
 
 impl Console {
-    /// Forgets everything and takes a snapshot.
+    /// Starts from a new snapshot.
     async fn snapshot(server: SocketAddr) -> Self {
         let snapshot = json(get(server, "/snapshot").await).await;
         Self {
@@ -53,7 +53,7 @@ impl Console {
         }
     }
 
-    /// Applies a delta; it must be the one after the last.
+    /// Applies a delta, which must directly follow the last one.
     fn apply(&mut self, frame: Frame) {
         assert_eq!(frame.kind, "delta");
         let event: ClusterEvent = serde_json::from_value(frame.data).unwrap();
@@ -62,17 +62,17 @@ impl Console {
             seq: before.seq + 1,
             ..before
         };
-        assert_eq!(event.meta().cluster_seq, after.seq, "no gap and no repetition");
+        assert_eq!(event.meta().cluster_seq, after.seq, "no gap and no duplicate");
         assert_eq!(frame.id, Some(after.to_string()));
         self.cluster.apply(&event);
         self.as_of = after.to_string();
     }
 
-    /// Follows the frames up to the service's present state, and compares.
+    /// Applies frames up to the service's current state and compares.
     async fn catch_up(&mut self, frames: &mut Frames, service: &Service) {
         let (as_of, cluster) = service.snapshot();
         while self.as_of != as_of.to_string() {
-            self.apply(frames.next().await.expect("the service is there"));
+            self.apply(frames.next().await.expect("the stream has not ended"));
         }
         assert_eq!(self.cluster, cluster);
     }
@@ -131,13 +131,13 @@ async fn a_snapshot_and_its_deltas_give_the_state() {
         simulation.step();
     }
     let mut console = Console::snapshot(server).await;
-    // Between the snapshot and the stream: kept, and sent at once.
+    // Emitted between the snapshot and the stream: retained, and sent at once.
     steps(&mut simulation);
     let mut frames = Frames::open(server, Some(&console.as_of)).await;
     console.catch_up(&mut frames, &service).await;
     steps(&mut simulation);
     console.catch_up(&mut frames, &service).await;
-    assert!(service.publisher.as_of_seq() > 500, "hardly any step without an event");
+    assert!(service.publisher.as_of_seq() > 500, "almost every step emits an event");
     assert!(console.cluster.peers.len() > 3 && console.cluster.shards.len() > 10);
 }
 
@@ -157,14 +157,14 @@ async fn a_reconnect_resumes_after_the_last_event() {
     let (service, server) = serve(64).await;
     let mut console = Console::snapshot(server).await;
     let path = format!("/events?after={}", console.as_of);
-    let mut frames = Frames::of(get(server, &path).await);
+    let mut frames = Frames::from_response(get(server, &path).await);
     connect(&service, "alpha");
     console.catch_up(&mut frames, &service).await;
     drop(frames);
     connect(&service, "beta");
-    // As browsers do: the first address again, and where they are in the header.
+    // Like a browser: the original URL, with the new position in the header.
     let headers = [("last-event-id", console.as_of.as_str())];
-    let mut frames = Frames::of(request(server, Method::GET, &path, &headers).await);
+    let mut frames = Frames::from_response(request(server, Method::GET, &path, &headers).await);
     connect(&service, "gamma");
     console.catch_up(&mut frames, &service).await;
     assert_eq!(console.cluster.peers.len(), 3);
@@ -184,7 +184,7 @@ async fn a_late_reconnect_gets_a_lagged_frame() {
         data: json!({ "reason": "overrun", "skipped": 3 }),
     };
     assert_eq!(frames.next().await, Some(lagged));
-    assert_eq!(frames.next().await, None, "and that is the end");
+    assert_eq!(frames.next().await, None, "the stream ends after a lag");
     let mut console = Console::snapshot(server).await;
     let mut frames = Frames::open(server, Some(&console.as_of)).await;
     connect(&service, "omega");
@@ -201,7 +201,7 @@ async fn a_lagging_console_gets_the_exact_skip_count_and_takes_a_new_snapshot() 
     let mut lags = 0;
     for burst in [1, 8, 9, 3, 100, 5] {
         let before: Position = console.as_of.parse().unwrap();
-        // The server's task cannot run meanwhile.
+        // Without an await, so the server cannot send in between.
         (0..burst).for_each(|_| simulation.step());
         let skipped = (service.publisher.as_of_seq() - before.seq).saturating_sub(8);
         if skipped > 0 {

@@ -1,15 +1,15 @@
-//! The service on the web: the page, `GET /snapshot`, `GET /events` and `POST /burst`.
+//! The HTTP interface: the page, `GET /snapshot`, `GET /events` and `POST /burst`.
 //!
-//! `/events` are server-sent events:
+//! `/events` sends server-sent events:
 //!
 //! | `event:` | `id:` | `data:` | then |
 //! |---|---|---|---|
-//! | `delta` | the position after it | a cluster event | goes on |
-//! | `lagged` | none | `{"reason":"overrun","skipped":17}` or `{"reason":"restarted"}` | ends: take a new snapshot |
+//! | `delta` | the position after the event | a cluster event | continues |
+//! | `lagged` | none | `{"reason":"overrun","skipped":17}` or `{"reason":"restarted"}` | ends; take a new snapshot |
 //!
-//! A client names the position from which it goes on by the header `Last-Event-ID`, which browsers send when they reconnect, or
-//! by the query `?after=`, since they cannot set a header when they connect first. What is still kept from there on is sent at once.
-//! Without a position it gets what happens from now on.
+//! A client gives its position in the header `Last-Event-ID`, which browsers send when they reconnect, or in the query parameter
+//! `?after=`, because browsers cannot set a header on the first connection. The retained events after that position are sent at
+//! once. Without a position, the client gets only new events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use serde_json::{Value, json};
 use crate::service::{Position, Service};
 
 type Shared = State<Arc<Service>>;
-type Answer<T> = Result<T, (StatusCode, String)>;
+type Reply<T> = Result<T, (StatusCode, String)>;
 
-/// More at once is refused.
-const LARGEST_BURST: u64 = 1_000_000;
+/// The maximum number of events in one burst.
+const MAX_BURST: u64 = 1_000_000;
 
 pub(crate) fn router(service: Arc<Service>) -> Router {
     Router::new()
@@ -55,7 +55,7 @@ async fn events(
     State(service): Shared,
     Query(query): Query<Vec<(String, String)>>,
     headers: HeaderMap,
-) -> Answer<impl IntoResponse> {
+) -> Reply<impl IntoResponse> {
     let frames = match position(&query, &headers)? {
         Some(position) if position.run != service.run => {
             let restarted = json!({ "reason": "restarted" });
@@ -68,17 +68,17 @@ async fn events(
     Ok(Sse::new(frames.map(Ok::<_, Infallible>)).keep_alive(alive))
 }
 
-/// The position that the client names; a reconnect tells the newest in the header, beside the old one in the query.
-fn position(query: &[(String, String)], headers: &HeaderMap) -> Answer<Option<Position>> {
-    let refuse = |why: String| (StatusCode::BAD_REQUEST, why);
+/// Returns the client's position. The header takes precedence: a reconnecting browser repeats the old query.
+fn position(query: &[(String, String)], headers: &HeaderMap) -> Reply<Option<Position>> {
+    let bad_request = |why: String| (StatusCode::BAD_REQUEST, why);
     let text = match headers.get("last-event-id") {
-        Some(header) => Some(header.to_str().map_err(|error| refuse(error.to_string()))?),
+        Some(header) => Some(header.to_str().map_err(|error| bad_request(error.to_string()))?),
         None => {
             let after = query.iter().find(|(key, _)| key == "after");
             after.map(|(_, value)| value.as_str())
         }
     };
-    text.map(|text| text.parse().map_err(refuse)).transpose()
+    text.map(|text| text.parse().map_err(bad_request)).transpose()
 }
 
 fn to_frames(
@@ -99,18 +99,18 @@ fn to_frames(
 
 fn frame(kind: &str, data: &impl serde::Serialize) -> Event {
     let event = Event::default().event(kind);
-    event.json_data(data).expect("all data can be written as JSON")
+    event.json_data(data).expect("every frame serializes to JSON")
 }
 
-/// Emits many events at once, so that consoles which do not keep up can be seen to lag.
-async fn burst(State(service): Shared, Query(query): Query<Vec<(String, String)>>) -> Answer<Json<Value>> {
-    let refuse = |why: &str| (StatusCode::BAD_REQUEST, why.to_owned());
+/// Emits many events at once, to make consoles lag.
+async fn burst(State(service): Shared, Query(query): Query<Vec<(String, String)>>) -> Reply<Json<Value>> {
+    let bad_request = |why: &str| (StatusCode::BAD_REQUEST, why.to_owned());
     let count = match query.iter().find(|(key, _)| key == "events") {
-        Some((_, value)) => value.parse().map_err(|_| refuse("events is not a number"))?,
+        Some((_, value)) => value.parse().map_err(|_| bad_request("events is not a number"))?,
         None => 4 * service.publisher.capacity() as u64,
     };
-    if count > LARGEST_BURST {
-        return Err(refuse("too many events"));
+    if count > MAX_BURST {
+        return Err(bad_request("too many events in one burst"));
     }
     for index in 0..count {
         service.change(|meta| ClusterEvent::Custom {

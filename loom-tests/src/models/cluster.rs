@@ -1,6 +1,6 @@
-//! Cluster events: the seam between a snapshot and what follows it, against emitters, lag and panics.
+//! Cluster events: the seam between a snapshot and its deltas, against concurrent emitters, lag and panics.
 //!
-//! The service of these models has a state that shows loss, repetition and exchange: the list of all that was emitted.
+//! The state of the service in these models is the list of all events, which reveals any lost, repeated or reordered event.
 
 use crate::cluster::{ClusterEventPublisher, Resync, Seam, Spliced};
 use crate::registry::{Bound, Model};
@@ -87,13 +87,13 @@ fn poll<S: Stream + ?Sized>(stream: &mut Pin<Box<S>>) -> Poll<Option<S::Item>> {
     stream.as_mut().poll_next(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Reads what there is; the number of skipped events if it ended by a lag.
+/// Reads every item that is ready. Returns the number of skipped events if the stream lagged.
 fn drain(deltas: &mut Deltas, seen: &mut Vec<u64>) -> Option<u64> {
     loop {
         match poll(deltas) {
             Poll::Ready(Some(Ok(seq))) => seen.push(seq),
             Poll::Ready(Some(Err(lagged))) => {
-                assert_eq!(poll(deltas), Poll::Ready(None), "ended for good");
+                assert_eq!(poll(deltas), Poll::Ready(None), "an ended stream stays ended");
                 return Some(lagged.skipped);
             }
             Poll::Ready(None) | Poll::Pending => return None,
@@ -101,7 +101,7 @@ fn drain(deltas: &mut Deltas, seen: &mut Vec<u64>) -> Option<u64> {
     }
 }
 
-/// A service that changes and emits under one lock.
+/// A service that changes its state and emits under one lock.
 struct Service {
     publisher: Publisher,
     state: Mutex<Vec<u64>>,
@@ -129,7 +129,7 @@ impl Service {
     }
 }
 
-/// A higher number is never seen before a lower one, and what was returned is there.
+/// No stream sees a higher number before a lower one, and an event is readable once `emit` has returned.
 fn two_emitters() {
     let publisher = publisher(2);
     let mut deltas = publisher.subscribe(0);
@@ -147,7 +147,7 @@ fn two_emitters() {
     assert_eq!(seen, [1, 2]);
 }
 
-/// What is emitted after `subscribe` returned is seen, what was before is not, and there is no gap in between.
+/// A stream sees every event emitted after `subscribe` returned, none emitted before the call, and has no gap in between.
 fn attached_before_emit() {
     let publisher = publisher(4);
     publisher.emit(|meta| meta.cluster_seq);
@@ -160,11 +160,11 @@ fn attached_before_emit() {
     emitter.join().unwrap();
     let mut seen = Vec::new();
     assert_eq!(drain(&mut deltas, &mut seen), None);
-    assert!(seen.contains(&own), "{seen:?} without {own}");
+    assert!(seen.contains(&own), "{own} is missing from {seen:?}");
     assert!(seen == [2, 3] || seen == [3], "{seen:?}");
 }
 
-/// Nothing at or below is delivered or counted, although it is lost before it is looked at.
+/// Events at or below `after_seq` are neither delivered nor counted, even if they are overwritten before the first poll.
 fn after_seq_in_the_future() {
     let publisher = publisher(1);
     let other = publisher.clone();
@@ -174,7 +174,7 @@ fn after_seq_in_the_future() {
     });
     let mut deltas = publisher.subscribe(1);
     emitter.join().unwrap();
-    // Where it attached tells whether there was a 2 to see.
+    // The stream sees 2 only if it attached before 2 was emitted.
     let mut seen = Vec::new();
     assert_eq!(drain(&mut deltas, &mut seen), None);
     assert!(seen.is_empty() || seen == [2], "{seen:?}");
@@ -183,7 +183,7 @@ fn after_seq_in_the_future() {
     assert_eq!(seen.last(), Some(&3));
 }
 
-/// Every change is in the snapshot or follows it, once; after a lag another splice gives the rest.
+/// Each change is in exactly one of the snapshot and the deltas. After a lag, another splice provides the rest.
 fn marked_splice(capacity: usize, changes: u64) {
     let service = Service::new(capacity);
     let changing = service.clone();
@@ -209,14 +209,17 @@ fn marked_splice(capacity: usize, changes: u64) {
     }
     if let Some(skipped) = lag {
         assert_eq!((capacity, skipped), (1, 1));
-        assert!(console.is_empty(), "only a console that stands at 1 can lose it");
+        assert!(
+            console.is_empty(),
+            "only a console that has no event yet can lose the first"
+        );
         (console, deltas) = splice();
         assert_eq!(drain(&mut deltas, &mut console), None);
     }
     assert!(console.into_iter().eq(1..=changes));
 }
 
-/// Changes first and emits then, without a lock in common: nothing is lost, something may be repeated.
+/// The service changes its state, then emits, without a common lock. No event is lost; some may be repeated.
 fn unmarked_splice() {
     let publisher = publisher(4);
     let state = Arc::new(Mutex::new(0));
@@ -234,17 +237,16 @@ fn unmarked_splice() {
     for missing in spliced.snapshot + 1..=2 {
         assert!(
             seen.contains(&missing),
-            "{missing} is neither in {} nor in {seen:?}",
+            "{missing} is neither in the snapshot, {}, nor in {seen:?}",
             spliced.snapshot
         );
     }
     assert!(seen.is_sorted());
 }
 
-/// A number that became void is in no stream and blocks none; a seam counts it.
+/// A void number reaches no stream and blocks none. A seam includes it.
 ///
-/// (No thread takes a lock while `build` unwinds: all threads of a model run on one thread of the system, so loom would consider
-/// the lock poisoned.)
+/// No lock is held while `build` unwinds: all threads of a model run on one OS thread, so loom would consider the lock poisoned.
 fn build_panics() {
     let publisher = publisher(2);
     let mut deltas = publisher.subscribe(0);
@@ -265,7 +267,7 @@ fn build_panics() {
     assert_eq!(seen, [0; 0]);
 }
 
-/// The console takes a new snapshot by itself, and ends with the state.
+/// `resync` takes a new snapshot after a lag, and the console ends with the service's state.
 fn resync_against_lag() {
     let service = Service::new(1);
     let source = service.clone();
