@@ -39,9 +39,9 @@ pub struct ClusterEventPublisher<E: Send + Sync + 'static = ClusterEvent> {
 
 /// Creating a publisher of [`ClusterEvent`]s.
 impl ClusterEventPublisher {
-    /// Creates a publisher that retains the last `capacity` events for its streams.
+    /// Creates a publisher that retains the last `capacity` events for its streams. Range: 1 to 2^31.
     ///
-    /// Allocates space for up to twice as many events. Use [`ClusterEventPublisher::builder`] to handle a capacity that is too
+    /// Allocates space for up to twice as many events at once. Use [`ClusterEventPublisher::builder`] to handle a capacity that is too
     /// large, or to set the first number or the clock.
     ///
     /// ```
@@ -54,7 +54,7 @@ impl ClusterEventPublisher {
     ///
     /// # Panics
     ///
-    /// Panics if `capacity` is too large for memory.
+    /// Panics if `capacity` exceeds 2^31, or if the events would take more than `isize::MAX` bytes.
     #[must_use]
     pub fn new(capacity: NonZeroUsize) -> Self {
         Self::with_capacity(capacity)
@@ -80,7 +80,7 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     ///
     /// # Panics
     ///
-    /// Panics if `capacity` is too large for memory.
+    /// As for [`ClusterEventPublisher::new`].
     #[must_use]
     pub fn with_capacity(capacity: NonZeroUsize) -> Self {
         Self::builder(capacity)
@@ -127,7 +127,7 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     ///
     /// # Panics
     ///
-    /// - If `build` or the event's `clone` panics. The number stays unused: streams skip it and do not wait for it.
+    /// - If `build` or the event's `clone` panics. The number is then void: no event has it, and streams skip it.
     /// - If the clock panics, or if no number is left. No number is used.
     /// - If dropping the event displaced by this one panics. The new event has been broadcast.
     #[inline]

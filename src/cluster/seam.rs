@@ -30,7 +30,7 @@ impl Seam {
     /// be numbered, and therefore suppressed, before its change is in the state.
     ///
     /// If it is called more than once, for example because the snapshot had to be read again, the last call counts. A call after
-    /// the snapshot function has returned has no effect.
+    /// the snapshot function has finished has no effect.
     ///
     /// ```
     /// use doorbell::cluster::ClusterEventPublisher;

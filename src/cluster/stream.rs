@@ -32,8 +32,8 @@ use crate::ring::{RecvError, Subscriber};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ClusterStreamLagged {
-    /// The number of events lost. Suppressed events do not count. A number left unused by a panic counts unless the stream had
-    /// already passed it.
+    /// The number of events lost. Suppressed events do not count. A number that a panic in `emit` made void counts, unless the
+    /// stream has passed it before.
     pub skipped: u64,
 }
 
