@@ -1,18 +1,18 @@
-//! This program in another role, as a process of its own.
+//! Runs this program as a child process in another role.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child as Process, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Far above what anything here takes: only a test that fails waits for so long.
+/// The time limit for everything that waits: far above the expected time, so only a failure reaches it.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// A process that ends when its standard input does, and is killed with its handle.
+/// A child process. It ends when its standard input is closed, and is killed when this handle is dropped.
 pub struct Child {
     role: String,
     process: Process,
-    input: Option<ChildStdin>,
+    stdin: Option<ChildStdin>,
     lines: Receiver<String>,
 }
 
@@ -25,8 +25,8 @@ impl Child {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("this program starts");
-        let input = process.stdin.take();
+            .expect("this program can be started");
+        let stdin = process.stdin.take();
         let output = BufReader::new(process.stdout.take().expect("it is piped"));
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -39,52 +39,52 @@ impl Child {
         Self {
             role: format!("{role} {}", process.id()),
             process,
-            input,
+            stdin,
             lines,
         }
     }
 
-    /// The next line that it says.
+    /// The next line of its standard output. Panics after [`LIMIT`].
     pub fn line(&self) -> String {
         self.line_within(LIMIT).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same with another limit; or why there is none.
+    /// The next line of its standard output, within `limit`.
     pub fn line_within(&self, limit: Duration) -> Result<String, String> {
         let line = self.lines.recv_timeout(limit);
-        line.map_err(|error| format!("{} says nothing: {error}", self.role))
+        line.map_err(|error| format!("no line from {}: {error}", self.role))
     }
 
-    /// Ends its standard input, which tells it to come to an end.
-    pub fn finish(&mut self) {
-        self.input = None;
+    /// Closes its standard input, which asks it to end.
+    pub fn close_stdin(&mut self) {
+        self.stdin = None;
     }
 
-    /// Kills it as nothing can be caught.
+    /// Kills it with SIGKILL, and reaps it.
     pub fn kill(&mut self) {
-        self.process.kill().expect("it is ours");
-        self.process.wait().expect("it is ours");
+        self.process.kill().expect("it is a child of this process");
+        self.process.wait().expect("it is a child of this process");
     }
 
-    /// Whether it still runs.
-    pub fn runs(&mut self) -> bool {
-        self.status().is_none()
+    /// Whether it is still running.
+    pub fn is_running(&mut self) -> bool {
+        self.exit_status().is_none()
     }
 
-    /// How it has ended, if it has.
-    pub fn status(&mut self) -> Option<ExitStatus> {
-        self.process.try_wait().expect("it is ours")
+    /// Its exit status, if it has ended.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().expect("it is a child of this process")
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// How much it has computed.
-    pub fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("it runs");
-        // The name before it is in parentheses and may contain any character. Linux counts hundredths of a second.
+    /// Its CPU time so far.
+    pub fn cpu_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("it is running");
+        // The program's name is in parentheses and may contain any character. The times are in hundredths of a second.
         let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
         let ticks: u64 = fields[11..13]
             .iter()
@@ -93,14 +93,14 @@ impl Child {
         Duration::from_millis(10 * ticks)
     }
 
-    /// Waits for its end.
-    pub fn ended(&mut self) -> ExitStatus {
+    /// Waits until it has ended. Panics after [`LIMIT`].
+    pub fn wait(&mut self) -> ExitStatus {
         let begun = Instant::now();
         loop {
-            if let Some(status) = self.process.try_wait().expect("it is ours") {
+            if let Some(status) = self.exit_status() {
                 return status;
             }
-            assert!(begun.elapsed() < LIMIT, "{} does not end", self.role);
+            assert!(begun.elapsed() < LIMIT, "{} is still running", self.role);
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -113,28 +113,24 @@ impl Drop for Child {
     }
 }
 
-/// In the child: says something to the parent. One that has gone away is not an error.
-pub fn say(line: &str) {
+/// In the child: prints a line for the parent. That the parent has ended is not an error.
+pub fn print_line(line: &str) {
     use std::io::Write as _;
     let mut output = std::io::stdout().lock();
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());
 }
 
-/// In the child: returns when the parent says that it is time to end, or is gone.
-pub fn wait_for_the_end() {
-    let _ = std::io::stdin().lock().read_line(&mut String::new());
+/// In the child: waits until the parent closes this process's standard input, or ends.
+pub async fn stdin_closed() {
+    let read = || std::io::stdin().lock().read_line(&mut String::new());
+    let _ = tokio::task::spawn_blocking(read).await;
 }
 
-/// The same in async code.
-pub async fn end() {
-    let _ = tokio::task::spawn_blocking(wait_for_the_end).await;
-}
-
-/// A runtime as a service has one.
+/// A multi-threaded runtime, as services use.
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .expect("a runtime")
+        .expect("a runtime can be started")
 }

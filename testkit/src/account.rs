@@ -111,7 +111,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// A sequence that starts with whatever number comes first.
+    /// A sequence that starts with the first number that is recorded.
     pub fn from_first() -> Self {
         Self::default()
     }
@@ -183,11 +183,16 @@ impl Sequence {
         }
     }
 
-    /// The history from `number + 1` on is another one now, and starts again there. Counts stay.
+    /// The history after `number` was replaced, and continues with `number + 1`. Counts stay.
     pub fn rewound_to(&mut self, number: u64) {
-        let (first, next) = self.span.get_or_insert((number + 1, number + 1));
-        *first = (*first).min(number + 1);
-        *next = number + 1;
+        self.restart_at(number + 1);
+    }
+
+    /// Continues with this number, wherever the sequence was. Counts stay.
+    pub fn restart_at(&mut self, number: u64) {
+        let (first, next) = self.span.get_or_insert((number, number));
+        *first = (*first).min(number);
+        *next = number;
     }
 
     /// Records a difference that the numbers do not show, such as a damaged item.

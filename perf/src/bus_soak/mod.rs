@@ -1,5 +1,5 @@
-//! `bus-soak`: processes that publish and subscribe in every way, for a chosen time, on a server that may be disturbed. Fails if
-//! an event is lost, or if memory or connections grow.
+//! `bus-soak`: processes that publish and subscribe in every way, for a chosen time, with faults on request. Fails if an event
+//! is lost, or if memory or connections grow.
 //!
 //! The test `bus_processes` runs the same work: see [`chaos`].
 
@@ -19,8 +19,8 @@ use doorbell_perf::chaos::{self, Plan};
 /// Publish and subscribe over Postgres in every way at once, and check every event, memory and connections
 ///
 /// Processes append to twelve streams, singly and in batches, with and without notifications. Others subscribe: to all streams and
-/// to one, fast and slow, replayed or skipping ahead when they lag, permanently and in turns, from every kind of start. Retention
-/// removes old events meanwhile. Needs PostgreSQL's programs, or a server.
+/// to one, fast and slow, replayed or skipping ahead when they lag, permanently and repeatedly, from every kind of start. Retention
+/// removes old events throughout. Needs PostgreSQL's programs, or a server.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Duration, in seconds
@@ -74,9 +74,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         Server::builder().setting("max_connections", 200),
     )?;
     let database = server.database()?;
-    let disturbed = server.own().filter(|_| options.faults.is_some());
+    let faulty_server = server.own().filter(|_| options.faults.is_some());
     let mut watch = Watch::new(&plan, server.port()?);
-    let outcome = chaos::run(&plan, &database.url(), disturbed, |glance| watch.look(glance))?;
+    let outcome = chaos::run(&plan, &database.url(), faulty_server, |progress| watch.sample(progress))?;
     say(&format!("\n{outcome}\n{watch}"));
     watch.verdict()?;
     say("\nevery event accounted for, memory flat, connections bounded, every bus healthy, no connection left open\n");

@@ -7,31 +7,31 @@ use crate::rss::Rss;
 use crate::units::{count, say};
 use doorbell_perf::bus::candidates::Failure;
 use doorbell_perf::bus::process;
-use doorbell_perf::chaos::{Glance, Plan};
+use doorbell_perf::chaos::{Plan, Progress};
 use doorbell_perf::child::Child;
 
 /// The resident size of a process may grow by this much after the warm-up; more is a leak.
 const GROWTH: u64 = 16 << 20;
 /// A process grows as it starts, so shorter runs say nothing about its memory.
 const SHORTEST_WARM_UP: Duration = Duration::from_secs(10);
-/// Connections that a process may have: one that listens, one for notifications, three of the store's pool.
+/// Connections that a process may have: one to listen, one to notify, three in the store's pool.
 const CONNECTIONS: usize = 5;
 /// How often the processes are sampled.
-const LOOK: Duration = Duration::from_secs(1);
-/// How many lines a run prints, and their longest distance.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// How many progress lines a run prints, and the longest time between two.
 const LINES: u32 = 60;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 pub(super) struct Watch {
     port: u16,
-    next_look: Duration,
+    next_sample: Duration,
     next_line: Duration,
     between_lines: Duration,
     publishers: Vec<Samples>,
     subscribers: Vec<Samples>,
 }
 
-/// The samples of one role, which several processes may hold one after another.
+/// The samples of one publisher or subscriber, including the processes that replaced it.
 struct Samples {
     resident: Rss,
     connections: usize,
@@ -41,7 +41,7 @@ impl Samples {
     fn sample(&mut self, elapsed: Duration, child: &Child, port: u16) {
         let process = child.id().to_string();
         self.resident.sample(elapsed, &process);
-        // An ended process has none.
+        // A process that has ended has none.
         let connections = process::connections_of(&process, port).unwrap_or_default();
         self.connections = self.connections.max(connections);
     }
@@ -56,30 +56,30 @@ impl Watch {
         };
         Self {
             port,
-            next_look: Duration::ZERO,
+            next_sample: Duration::ZERO,
             next_line: Duration::ZERO,
-            between_lines: (plan.duration / LINES).clamp(LOOK, LONGEST_PAUSE),
+            between_lines: (plan.duration / LINES).clamp(SAMPLE_INTERVAL, LONGEST_PAUSE),
             publishers: std::iter::repeat_with(sample).take(plan.publishers).collect(),
             subscribers: std::iter::repeat_with(sample).take(plan.subscribers).collect(),
         }
     }
 
-    pub(super) fn look(&mut self, glance: &Glance<'_>) {
-        if glance.elapsed < self.next_look {
+    pub(super) fn sample(&mut self, progress: &Progress<'_>) {
+        if progress.elapsed < self.next_sample {
             return;
         }
-        self.next_look = glance.elapsed + LOOK;
-        let publishers = self.publishers.iter_mut().zip(glance.publishers);
-        for (sample, child) in publishers.chain(self.subscribers.iter_mut().zip(glance.subscribers)) {
-            sample.sample(glance.elapsed, child, self.port);
+        self.next_sample = progress.elapsed + SAMPLE_INTERVAL;
+        let publishers = self.publishers.iter_mut().zip(progress.publishers);
+        for (sample, child) in publishers.chain(self.subscribers.iter_mut().zip(progress.subscribers)) {
+            sample.sample(progress.elapsed, child, self.port);
         }
-        if glance.elapsed >= self.next_line {
-            self.next_line = glance.elapsed + self.between_lines;
+        if progress.elapsed >= self.next_line {
+            self.next_line = progress.elapsed + self.between_lines;
             say(&format!(
                 "{:>6} s  {:>12} committed  {:>5} faults  {}\n",
-                glance.elapsed.as_secs(),
-                count(glance.committed),
-                count(glance.faults),
+                progress.elapsed.as_secs(),
+                count(progress.committed),
+                count(progress.faults),
                 self.largest(),
             ));
         }

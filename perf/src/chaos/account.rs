@@ -1,4 +1,4 @@
-//! What has come, in little memory: numbers are checked one by one, and what the events say goes into sums of many.
+//! What a subscription received, in bounded memory: sequence numbers are checked one by one, contents only as checksums of blocks.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -7,29 +7,29 @@ use doorbell::bus::{BusEvent, FleetEvent, FleetEventKind};
 use serde::{Deserialize, Serialize};
 use testkit::account::Sequence;
 
-/// How many events of a stream one sum is for.
+/// Events of a stream that share one checksum.
 const BLOCK: u64 = 5_000;
 
-/// Records the next item of a stream, which must fit.
+/// Records the next item of a stream. Panics if it is out of order, repeated or leaves an unannounced hole.
 pub fn record(numbers: &mut Sequence, item: &BusEvent) {
     match item {
         BusEvent::Event(event) => numbers.received(event.seq),
         BusEvent::Gap(gap) => numbers.removed(gap.seqs.clone()),
         BusEvent::Lagged(events) => numbers.skipped_next(*events),
-        // No history is replaced here, and all processes are of one build.
+        // No history is replaced here, and all processes run the same build.
         other => panic!("{other:?} after {}", numbers.last()),
     }
     numbers.assert_sound(format_args!("{item:?}"));
 }
 
-/// Some of the events of a block: how many, and the sum of what is made of them.
+/// The received events of a block: their count, and the sum of their digests.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Block {
     count: u64,
-    sum: u64,
+    checksum: u64,
 }
 
-/// What one subscription has received, of one stream or of all, from their first event on.
+/// What one subscription received, of one stream or of all, from their first event on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Account {
     numbers: testkit::account::Account<String>,
@@ -46,12 +46,12 @@ impl Default for Account {
 }
 
 impl Account {
-    /// Records the next item. `of` is the stream, if the subscription is to one.
+    /// Records the next item. `of` is the stream of a subscription to one stream.
     pub fn record(&mut self, of: Option<&str>, item: &BusEvent) {
         let key = match item {
             BusEvent::Event(event) => &event.agent_id,
             BusEvent::Gap(gap) => &*gap.stream_key,
-            _ => of.expect("the stream that this is about"),
+            _ => of.expect("subscriptions to all streams get events and gaps only"),
         };
         assert!(of.is_none_or(|of| of == key), "{item:?} in {of:?}");
         record(self.numbers.stream(key), item);
@@ -61,16 +61,17 @@ impl Account {
     }
 
     fn add(&mut self, event: &FleetEvent) {
-        let place = ((event.seq - 1) / BLOCK) as usize;
+        let index = ((event.seq - 1) / BLOCK) as usize;
         if !self.blocks.contains_key(&event.agent_id) {
             self.blocks.insert(event.agent_id.clone(), Vec::new());
         }
-        let blocks = self.blocks.get_mut(&event.agent_id).expect("it has been put there");
-        if blocks.len() <= place {
-            blocks.resize(place + 1, Block::default());
+        let blocks = self.blocks.get_mut(&event.agent_id).expect("inserted above");
+        if blocks.len() <= index {
+            blocks.resize(index + 1, Block::default());
         }
-        blocks[place].count += 1;
-        blocks[place].sum = blocks[place].sum.wrapping_add(digest(event));
+        let block = &mut blocks[index];
+        block.count += 1;
+        block.checksum = block.checksum.wrapping_add(digest(event));
     }
 
     /// The last number of a stream that was received or announced as missing.
@@ -78,51 +79,54 @@ impl Account {
         self.numbers.last(key)
     }
 
-    /// How many events were announced as missing: removed, or passed over.
+    /// How many events were announced as missing: removed by retention, or skipped.
     pub fn missing(&self) -> u64 {
         let counts = self.numbers.counts();
         counts.gaps + counts.skipped
     }
 
-    /// Whether this, which has everything, agrees with what a subscription has had; how many events could be compared. What is gone
-    /// must be among those up to `floor`.
-    pub fn compare(&self, other: &Self, floor: impl Fn(&str) -> u64) -> Result<u64, String> {
-        let mut compared = 0;
-        for (key, numbers) in other.numbers.streams() {
-            let (all, had) = (self.last(key), numbers.last());
-            if all != had {
-                return Err(format!("stream {key:?} has {all} events, {had} came"));
-            }
-            if numbers.removed_through() > floor(key) {
-                let gone = numbers.removed_through();
+    /// Compares this complete account with a subscription's; returns how many events could be compared. Gaps must not reach beyond
+    /// a stream's `low_water_mark`.
+    pub fn compare(&self, received: &Self, low_water_mark: impl Fn(&str) -> u64) -> Result<u64, String> {
+        for (key, numbers) in received.numbers.streams() {
+            let (committed, last) = (self.last(key), numbers.last());
+            if committed != last {
                 return Err(format!(
-                    "stream {key:?}: number {gone} came as gone, and was not removed"
+                    "stream {key:?} has {committed} events, the subscription ended at {last}"
+                ));
+            }
+            let removed = numbers.removed_through();
+            if removed > low_water_mark(key) {
+                return Err(format!(
+                    "stream {key:?}: {removed} was announced as removed, but is in the store"
                 ));
             }
         }
-        for (key, theirs) in &other.blocks {
-            let ours = self.blocks.get(key).map_or(&[][..], |blocks| blocks);
-            for (place, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
-                if ours.count != theirs.count {
-                    continue; // some were missing, as was said
+        let mut compared = 0;
+        for (key, received) in &received.blocks {
+            let committed = self.blocks.get(key).map_or(&[][..], |blocks| blocks);
+            for (index, (committed, received)) in committed.iter().zip(received).enumerate() {
+                if committed.count != received.count {
+                    continue; // some of its events were announced as missing
                 }
-                if ours.sum != theirs.sum {
-                    let first = place as u64 * BLOCK + 1;
+                if committed.checksum != received.checksum {
+                    let first = index as u64 * BLOCK + 1;
                     return Err(format!(
-                        "stream {key:?}: other events from number {first} on, within {BLOCK}"
+                        "stream {key:?}: an event between {first} and {} differs",
+                        first + BLOCK - 1
                     ));
                 }
-                compared += ours.count;
+                compared += committed.count;
             }
         }
         Ok(compared)
     }
 }
 
-/// The same in every process of this program.
+/// Equal in every process of this program.
 fn digest(event: &FleetEvent) -> u64 {
     let FleetEventKind::Custom { data, .. } = &event.kind else {
-        panic!("nobody writes {event:?}")
+        panic!("no publisher appends {event:?}")
     };
     let mut hasher = DefaultHasher::new();
     (&event.agent_id, event.seq, data).hash(&mut hasher);

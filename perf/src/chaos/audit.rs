@@ -1,4 +1,4 @@
-//! Reads what is committed, from the store and past the bus, and removes what is old.
+//! Reads committed events directly from the store, without the bus, and trims old ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::child::LIMIT;
 const INTERVAL: Duration = Duration::from_secs(1);
 const PAGE: usize = 1_000;
 
-/// How many events have been found.
+/// The number of events that the audit has found in the store.
 #[derive(Clone, Default)]
 pub(super) struct Committed(Arc<AtomicU64>);
 
 impl Committed {
     pub(super) fn get(&self) -> u64 {
-        // Relaxed: a figure for people.
+        // Relaxed: used only for display.
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -32,16 +32,16 @@ pub(super) struct Audit {
     store: Arc<PostgresStore>,
     account: Account,
     committed: Committed,
-    /// How many events of each stream stay.
+    /// How many events of each stream to keep.
     keep: u64,
-    /// The number up to which events of a stream have been removed, or may have been.
+    /// The number through which events of a stream have been, or may have been, removed.
     low_water_marks: BTreeMap<String, u64>,
     trimmed: u64,
 }
 
 impl Audit {
-    /// Makes the tables, too.
-    pub(super) async fn begin(url: &str, keep: u64) -> Result<Self, Failure> {
+    /// Connects, and creates the tables.
+    pub(super) async fn start(url: &str, keep: u64) -> Result<Self, Failure> {
         let store = timeout(LIMIT, connect(url)).await?;
         store.migrate().await?;
         Ok(Self {
@@ -62,10 +62,10 @@ impl Audit {
         self.trimmed
     }
 
-    /// Goes through the store again and again, until it is told to stop.
+    /// Reads and trims the store every [`INTERVAL`] until `stopped` resolves.
     pub(super) async fn follow(mut self, mut stopped: oneshot::Receiver<()>) -> Result<Self, Failure> {
         loop {
-            self.pass().await.or_else(passing)?;
+            self.pass().await.or_else(ignore_transient)?;
             tokio::select! {
                 _ = &mut stopped => return Ok(self),
                 () = sleep(INTERVAL) => {}
@@ -73,7 +73,7 @@ impl Audit {
         }
     }
 
-    /// Goes through the store to the end, when nobody appends any more.
+    /// Reads the rest of the store, once no publisher appends any more.
     pub(super) async fn finish(&mut self) -> Result<(), Failure> {
         let limit = Instant::now() + LIMIT;
         while let Err(error) = self.pass().await {
@@ -87,7 +87,7 @@ impl Audit {
     async fn pass(&mut self) -> Result<(), StoreError> {
         for n in 0..STREAMS {
             let key = stream(n);
-            while self.read_on(&key).await? {}
+            while self.read_page(&key).await? {}
             self.trim(&key).await?;
         }
         Ok(())
@@ -95,17 +95,17 @@ impl Audit {
 
     async fn trim(&mut self, key: &str) -> Result<(), StoreError> {
         let through = self.account.last(key).saturating_sub(self.keep);
-        // Not for a few.
-        if through > self.floor(key) + self.keep / 10 {
-            // Before it is known to have happened: it may have, all the same.
+        // A trim per event would dominate the run.
+        if through > self.low_water_mark(key) + self.keep / 10 {
+            // Recorded first: a trim that returns an error may have been committed.
             self.low_water_marks.insert(key.to_owned(), through);
             self.trimmed += self.store.trim(key, through).await?;
         }
         Ok(())
     }
 
-    /// A page; whether there may be more.
-    async fn read_on(&mut self, key: &str) -> Result<bool, StoreError> {
+    /// Reads the next page. Returns whether there may be more.
+    async fn read_page(&mut self, key: &str) -> Result<bool, StoreError> {
         let after = self.account.last(key);
         let page = Store::<FleetEvent>::replay(&*self.store, key, after, PAGE).await?;
         let found = page.records.len();
@@ -117,17 +117,17 @@ impl Audit {
         Ok(found == PAGE)
     }
 
-    fn floor(&self, key: &str) -> u64 {
+    fn low_water_mark(&self, key: &str) -> u64 {
         self.low_water_marks.get(key).copied().unwrap_or(0)
     }
 
-    /// How many events a subscription has had that are as they are here.
+    /// Checks a subscription's account against the store; returns how many events could be compared.
     pub(super) fn compare(&self, account: &Account) -> Result<u64, String> {
-        self.account.compare(account, |key| self.floor(key))
+        self.account.compare(account, |key| self.low_water_mark(key))
     }
 
-    /// Returns when no connection by these names is left.
-    pub(super) async fn nobody_is_connected(&self, application_names: &[&str]) -> Result<(), Failure> {
+    /// Waits until the server has no connection with one of these names.
+    pub(super) async fn wait_until_disconnected(&self, application_names: &[&str]) -> Result<(), Failure> {
         const LEFT: &str =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ANY($1)";
         let limit = Instant::now() + LIMIT;
@@ -136,7 +136,7 @@ impl Audit {
             match left.fetch_one(self.store.pool()).await {
                 Ok(0) => return Ok(()),
                 Ok(left) if Instant::now() > limit => {
-                    return Err(format!("{left} connections are left of {application_names:?}").into());
+                    return Err(format!("{left} connections of {application_names:?} are still open").into());
                 }
                 Err(error) if Instant::now() > limit => return Err(error.into()),
                 Ok(_) | Err(_) => sleep(Duration::from_millis(20)).await,
@@ -145,7 +145,7 @@ impl Audit {
     }
 }
 
-/// The server may be away for a while.
-fn passing(error: StoreError) -> Result<(), StoreError> {
+/// Faults may make the server unavailable for a while.
+fn ignore_transient(error: StoreError) -> Result<(), StoreError> {
     if error.is_transient() { Ok(()) } else { Err(error) }
 }

@@ -1,4 +1,4 @@
-//! What is done to them.
+//! The faults: terminated connections, a frozen or restarted server, killed publishers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,59 +11,60 @@ use crate::child::Child;
 use testkit::random::{Rng, RngExt as _};
 
 /// The shortest time between two faults.
-const SHORTEST: Duration = Duration::from_millis(20);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// None takes as long as this, unless the machine or the server has a difficulty of its own.
+/// A fault that takes longer than this is reported with the server's log: the machine or the server has a problem.
 const SLOW: Duration = Duration::from_secs(10);
 
 pub(super) struct Faults {
-    longest: Duration,
+    longest_pause: Duration,
     next: Option<Instant>,
-    /// How often, and how long it took at most.
-    done: BTreeMap<&'static str, (u64, Duration)>,
+    /// How often each fault was injected, and the longest time that it took.
+    injected: BTreeMap<&'static str, (u64, Duration)>,
 }
 
 impl Faults {
-    pub(super) fn new(longest: Duration) -> Self {
+    pub(super) fn new(longest_pause: Duration) -> Self {
         Self {
-            longest: longest.max(2 * SHORTEST),
+            longest_pause: longest_pause.max(2 * SHORTEST_PAUSE),
             next: None,
-            done: BTreeMap::new(),
+            injected: BTreeMap::new(),
         }
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.done.values().map(|(times, _)| times).sum()
+        self.injected.values().map(|(times, _)| times).sum()
     }
 
-    /// Waits until something is to be done and does it, or waits for so long.
-    pub(super) fn wait_and_do_one(
+    /// Waits at most `limit` for the next fault to be due, and injects it if it is.
+    pub(super) fn inject_when_due(
         &mut self,
-        longest: Duration,
+        limit: Duration,
         server: &Server,
         publishers: &mut [Child],
         rng: &mut Rng,
     ) -> Result<(), Failure> {
         let next = *self.next.get_or_insert_with(|| {
             let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            Instant::now() + rng.millis(millis(SHORTEST)..millis(self.longest))
+            Instant::now() + rng.millis(millis(SHORTEST_PAUSE)..millis(self.longest_pause))
         });
         let left = next.saturating_duration_since(Instant::now());
-        std::thread::sleep(left.min(longest));
-        if left > longest {
+        std::thread::sleep(left.min(limit));
+        if left > limit {
             return Ok(());
         }
         self.next = None;
         let begun = Instant::now();
-        let what = disturb(server, publishers, rng)?;
-        let (times, longest) = self.done.entry(what).or_default();
+        let fault = inject(server, publishers, rng)?;
+        let (times, longest) = self.injected.entry(fault).or_default();
         *times += 1;
-        *longest = begun.elapsed().max(*longest);
-        if begun.elapsed() > SLOW {
+        let elapsed = begun.elapsed();
+        *longest = elapsed.max(*longest);
+        if elapsed > SLOW {
             let log = server.log();
             let lines: Vec<&str> = log.lines().rev().take(40).collect();
             let lines: String = lines.iter().rev().map(|line| format!("    {line}\n")).collect();
-            eprintln!("{what}: {:.1?}, and the server's log ends:\n{lines}", begun.elapsed());
+            eprintln!("{fault}: took {elapsed:.1?}; the end of the server's log:\n{lines}");
         }
         Ok(())
     }
@@ -71,23 +72,23 @@ impl Faults {
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.done.is_empty() {
+        if self.injected.is_empty() {
             return f.write_str("none");
         }
         let all = self
-            .done
+            .injected
             .iter()
-            .map(|(what, (times, longest))| format!("{times} × {what} ({longest:.1?} at most)"));
+            .map(|(fault, (times, longest))| format!("{times} × {fault} ({longest:.1?} at most)"));
         f.write_str(&all.collect::<Vec<_>>().join(", "))
     }
 }
 
-fn disturb(server: &Server, publishers: &mut [Child], rng: &mut Rng) -> Result<&'static str, Failure> {
+fn inject(server: &Server, publishers: &mut [Child], rng: &mut Rng) -> Result<&'static str, Failure> {
     Ok(match rng.u64(..100) {
         0..30 => {
             for pid in server.backends(LISTENER)? {
                 if rng.percent(50) {
-                    // It may have gone by itself.
+                    // It may have ended already.
                     let _ = server.terminate_backend(pid);
                 }
             }
@@ -112,7 +113,7 @@ fn disturb(server: &Server, publishers: &mut [Child], rng: &mut Rng) -> Result<&
             "server restarted"
         }
         _ => {
-            // Another one is started in its place.
+            // The run starts a replacement.
             publishers[rng.u64(..publishers.len() as u64) as usize].kill();
             "publisher killed"
         }

@@ -1,8 +1,8 @@
-//! Everything goes wrong at random for a while. At the end every subscriber has every committed event, once, in order, or was told
-//! exactly what it was too slow for.
+//! Random faults for a chosen time. At the end, every subscriber must have received every committed event once and in order,
+//! apart from those that were announced to it as missing.
 //!
-//! This process audits and disturbs; publishers and subscribers are its children. Nobody keeps what it gets, so that
-//! a run can last for hours: see [`account`].
+//! This process audits the store and injects the faults; publishers and subscribers are its child processes. No process keeps the
+//! events, so a run can last for hours: see [`account`].
 
 pub mod account;
 mod audit;
@@ -28,25 +28,25 @@ use self::subscriber::Report;
 use crate::child::{Child, LIMIT, runtime};
 use testkit::random::Rng;
 
-/// What a run fails with.
+/// The error of a run.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// All publishers write to all of them.
+/// The number of streams. Every publisher appends to all of them.
 const STREAMS: u64 = 12;
 
-/// The `application_name` of every listener, of the publishers' other connections, and of the subscribers'.
+/// The `application_name` of all listening connections, and of the publishers' and the subscribers' other connections.
 const LISTENER: &str = "chaos listener";
 const PUBLISHER: &str = "chaos publisher";
 const SUBSCRIBER: &str = "chaos subscriber";
 
-/// How often the processes are looked at.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often to check the processes.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 fn stream(n: u64) -> String {
     format!("agent:{n}")
 }
 
-/// A run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub duration: Duration,
@@ -55,14 +55,14 @@ pub struct Plan {
     pub subscribers: usize,
     /// The longest pause of a publisher between two appends.
     pub pause: Duration,
-    /// How many events of each stream retention leaves.
+    /// How many events of each stream retention keeps.
     pub keep: u64,
     /// The longest time between two faults.
     pub between_faults: Duration,
 }
 
 impl Plan {
-    /// As dense as a machine of two cores can bear.
+    /// As much load and as many faults as a machine with two cores can handle.
     pub fn dense(duration: Duration, seed: u64) -> Self {
         Self {
             duration,
@@ -76,8 +76,8 @@ impl Plan {
     }
 }
 
-/// How a run is going.
-pub struct Glance<'a> {
+/// The state of a run.
+pub struct Progress<'a> {
     pub elapsed: Duration,
     /// Events that the audit has found in the store so far.
     pub committed: u64,
@@ -86,15 +86,15 @@ pub struct Glance<'a> {
     pub subscribers: &'a [Child],
 }
 
-/// How a run went that found nothing wrong.
+/// The result of a run without failures.
 #[derive(Debug)]
 pub struct Outcome {
     pub committed: u64,
-    /// Deliveries that the audit agrees with.
+    /// Deliveries that were compared with the store.
     pub compared: u64,
     pub trimmed: u64,
     pub faults: String,
-    /// A line of each subscriber.
+    /// One line per subscriber process.
     pub subscribers: Vec<String>,
 }
 
@@ -113,16 +113,17 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs on a database that nobody else uses; on a server of ours, if it is to be disturbed. `look` is called every now and then.
+/// Runs on the database at `url`, which nothing else may use. Injects faults into `faulty_server`, if given, and calls `report`
+/// several times a second.
 pub fn run(
     plan: &Plan,
     url: &str,
-    disturbed: Option<&Server>,
-    mut look: impl FnMut(&Glance<'_>),
+    faulty_server: Option<&Server>,
+    mut report: impl FnMut(&Progress<'_>),
 ) -> Result<Outcome, Failure> {
     let runtime = runtime();
     let mut rng = Rng::with_seed(plan.seed);
-    let audit = runtime.block_on(Audit::begin(url, plan.keep))?;
+    let audit = runtime.block_on(Audit::start(url, plan.keep))?;
     let committed = audit.committed();
     let mut subscribers: Vec<Child> = (0..plan.subscribers)
         .map(|_| Child::start("subscriber", &[&named(url, SUBSCRIBER), &rng.u64(..).to_string()]))
@@ -135,29 +136,29 @@ pub fn run(
     let publisher = |rng: &mut Rng| {
         let pause = plan.pause.as_millis().max(1).to_string();
         let seed = rng.u64(..).to_string();
-        let ends = if disturbed.is_some() { "mortal" } else { "immortal" };
-        Child::start("publisher", &[&named(url, PUBLISHER), &seed, &pause, ends])
+        let crashes = if faulty_server.is_some() { "crashes" } else { "stays" };
+        Child::start("publisher", &[&named(url, PUBLISHER), &seed, &pause, crashes])
     };
     let mut publishers: Vec<Child> = (0..plan.publishers).map(|_| publisher(&mut rng)).collect();
     let mut faults = Faults::new(plan.between_faults);
     let begun = Instant::now();
     while begun.elapsed() < plan.duration {
-        match disturbed {
-            None => std::thread::sleep(LOOK),
-            Some(server) => faults.wait_and_do_one(LOOK, server, &mut publishers, &mut rng)?,
+        match faulty_server {
+            None => std::thread::sleep(CHECK_INTERVAL),
+            Some(server) => faults.inject_when_due(CHECK_INTERVAL, server, &mut publishers, &mut rng)?,
         }
         for child in &mut publishers {
-            if let Some(status) = child.status() {
-                if disturbed.is_none() || has_failed(status) {
-                    return Err(format!("a publisher has failed: {status}").into());
+            if let Some(status) = child.exit_status() {
+                if faulty_server.is_none() || has_failed(status) {
+                    return Err(format!("a publisher failed: {status}").into());
                 }
                 *child = publisher(&mut rng);
             }
         }
-        if !subscribers.iter_mut().all(Child::runs) {
-            return Err("a subscriber has failed".into());
+        if !subscribers.iter_mut().all(Child::is_running) {
+            return Err("a subscriber failed".into());
         }
-        look(&Glance {
+        report(&Progress {
             elapsed: begun.elapsed(),
             committed: committed.get(),
             faults: faults.count(),
@@ -165,12 +166,12 @@ pub fn run(
             subscribers: &subscribers,
         });
     }
-    end_all(&mut publishers)?;
+    stop_all(&mut publishers)?;
     let _ = stop_auditing.send(());
     let mut audit = runtime.block_on(auditing)??;
     runtime.block_on(async {
-        // One that was killed may have had a commit under way.
-        audit.nobody_is_connected(&[PUBLISHER]).await?;
+        // A publisher that was killed may have had a commit under way.
+        audit.wait_until_disconnected(&[PUBLISHER]).await?;
         audit.finish().await
     })?;
     let mut outcome = Outcome {
@@ -181,27 +182,27 @@ pub fn run(
         subscribers: Vec::new(),
     };
     for subscriber in &mut subscribers {
-        subscriber.finish();
+        subscriber.close_stdin();
     }
     for subscriber in &subscribers {
-        // It waits for so long for its subscriptions, and for its bus.
+        // It waits up to `LIMIT` each for its subscriptions and for its bus.
         let report: Report = serde_json::from_str(&subscriber.line_within(3 * LIMIT)?)?;
-        for (what, account) in &report.accounts {
-            outcome.compared += audit.compare(account).map_err(|wrong| format!("{what}: {wrong}"))?;
+        for (name, account) in &report.accounts {
+            outcome.compared += audit.compare(account).map_err(|error| format!("{name}: {error}"))?;
         }
         outcome.subscribers.push(report.summary);
     }
-    end_all(&mut subscribers)?;
-    runtime.block_on(audit.nobody_is_connected(&[LISTENER, PUBLISHER, SUBSCRIBER]))?;
+    stop_all(&mut subscribers)?;
+    runtime.block_on(audit.wait_until_disconnected(&[LISTENER, PUBLISHER, SUBSCRIBER]))?;
     Ok(outcome)
 }
 
-/// Does what a child is to do, if this process is one.
+/// Runs as a child process, if the arguments say so. Returns whether they did.
 pub fn run_child(arguments: &[&str]) -> bool {
     let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text:?} is not a number"));
     match arguments[..] {
-        ["child", "publisher", url, seed, pause, ends] => {
-            publisher::run(url, number(seed), number(pause), ends == "mortal");
+        ["child", "publisher", url, seed, pause, crashes] => {
+            publisher::run(url, number(seed), number(pause), crashes == "crashes");
         }
         ["child", "subscriber", url, seed] => subscriber::run(url, number(seed)),
         _ => return false,
@@ -209,20 +210,20 @@ pub fn run_child(arguments: &[&str]) -> bool {
     true
 }
 
-fn end_all(children: &mut [Child]) -> Result<(), Failure> {
+fn stop_all(children: &mut [Child]) -> Result<(), Failure> {
     for child in &mut *children {
-        child.finish();
+        child.close_stdin();
     }
     for child in children {
-        let status = child.ended();
+        let status = child.wait();
         if has_failed(status) {
-            return Err(format!("a process has failed: {status}").into());
+            return Err(format!("a process failed: {status}").into());
         }
     }
     Ok(())
 }
 
-/// Ended neither by itself nor by being killed.
+/// Exited with an error. A process that a signal killed has no exit code.
 fn has_failed(status: ExitStatus) -> bool {
     status.code().is_some_and(|code| code != 0)
 }
@@ -234,13 +235,16 @@ fn expect(line: &str, word: &str) -> Result<(), Failure> {
     Err(format!("{line:?} instead of {word:?}").into())
 }
 
-/// The same URL for connections that go by this name.
+/// The URL with this `application_name`.
 fn named(url: &str, application_name: &str) -> String {
-    let joint = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{joint}application_name={}", application_name.replace(' ', "%20"))
+    let separator = if url.contains('?') { '&' } else { '?' };
+    format!(
+        "{url}{separator}application_name={}",
+        application_name.replace(' ', "%20")
+    )
 }
 
-/// A bus that notices what is wrong soon.
+/// A bus with short time-outs and intervals, so that it detects faults quickly.
 fn builder(url: &str, store: &Arc<PostgresStore>) -> DistributedBusBuilder<FleetEvent> {
     let listener = ListenMultiplexer::builder()
         .url(url)
@@ -256,7 +260,7 @@ fn builder(url: &str, store: &Arc<PostgresStore>) -> DistributedBusBuilder<Fleet
         .page(16)
 }
 
-/// The server may be away at any moment.
+/// Connects, and retries while the server is unavailable.
 async fn connect(url: &str) -> Arc<PostgresStore> {
     loop {
         let builder = PostgresStore::builder().response_timeout(Duration::from_secs(3));

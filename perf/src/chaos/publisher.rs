@@ -1,4 +1,5 @@
-//! A publisher: appends to all streams, in several ways, until it is told to end or, if it is mortal, dies between commit and bell.
+//! A publisher process: appends to all streams in several ways until its standard input is closed. If `crashes`, it also exits
+//! between a commit and its notification from time to time.
 
 use std::time::Duration;
 
@@ -6,22 +7,22 @@ use doorbell::bus::{DistributedBus, EventBus as _, FleetEvent};
 use doorbell::store::{PostgresStore, Store as _};
 
 use super::{STREAMS, builder, connect, stream};
-use crate::child::{end, runtime};
+use crate::child::{runtime, stdin_closed};
 use testkit::random::{Rng, RngExt as _};
 
-pub(super) fn run(url: &str, seed: u64, pause: u64, mortal: bool) {
+pub(super) fn run(url: &str, seed: u64, pause: u64, crashes: bool) {
     runtime().block_on(async {
         let store = connect(url).await;
         let bus = builder(url, &store).start().unwrap();
         tokio::select! {
-            () = publish(&bus, &store, Rng::with_seed(seed), pause, mortal) => unreachable!("it goes on for ever"),
-            () = end() => {}
+            () = publish(&bus, &store, Rng::with_seed(seed), pause, crashes) => unreachable!("publishing does not end"),
+            () = stdin_closed() => {}
         }
         bus.shutdown().await;
     });
 }
 
-async fn publish(bus: &DistributedBus, store: &PostgresStore, mut rng: Rng, pause: u64, mortal: bool) {
+async fn publish(bus: &DistributedBus, store: &PostgresStore, mut rng: Rng, pause: u64, crashes: bool) {
     let mut count = 0_u64;
     let process = std::process::id();
     loop {
@@ -29,12 +30,12 @@ async fn publish(bus: &DistributedBus, store: &PostgresStore, mut rng: Rng, paus
             *count += 1;
             FleetEvent::custom(stream(rng.u64(..STREAMS)), "note", format!("{process} {count}"))
         };
-        // Whatever fails: what was committed is what the store says in the end.
+        // Failures are ignored: the audit reads from the store what was committed.
         let failed = match rng.u64(..1000) {
             0..5 => {
                 let committed = store.append(note(&mut rng, &mut count)).await.is_ok();
-                if committed && mortal {
-                    std::process::exit(0); // before the bell
+                if committed && crashes {
+                    std::process::exit(0); // before the notification
                 }
                 !committed
             }

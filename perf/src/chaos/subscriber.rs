@@ -1,4 +1,4 @@
-//! A subscriber process: to all streams, to single ones, quick and slow, and to some in turns.
+//! A subscriber process: subscriptions to all streams and to single ones, fast and slow, permanent and repeated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::account::Account;
-use super::subscriptions::{Heads, Pace, follow, hop, sum_up, visit};
+use super::subscriptions::{Heads, Pace, count_lags, follow, resume_repeatedly, subscribe_anywhere};
 use super::{STREAMS, builder, connect, stream};
-use crate::child::{LIMIT, end, runtime, say};
+use crate::child::{LIMIT, print_line, runtime, stdin_closed};
 use testkit::random::Rng;
 
-/// What a subscriber process has had.
+/// What the process received.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// Of each subscription that keeps one.
+    /// Names and accounts of the subscriptions that follow their streams from the first event to the last.
     pub accounts: Vec<(String, Account)>,
     pub summary: String,
 }
@@ -31,28 +31,30 @@ pub(super) fn run(url: &str, seed: u64) {
     runtime().block_on(async {
         let store = connect(url).await;
         let bus = builder(url, &store).start().unwrap();
-        let (tell, heads) = watch::channel(None);
+        let (set_heads, heads) = watch::channel(None);
         let mut tasks = Tasks::new();
         start(&bus, seed, &heads, &mut tasks).await;
-        say("ready");
+        print_line("ready");
         tokio::select! {
-            () = end() => {}
-            // None ends before it is told how far to go, unless it fails.
+            () = stdin_closed() => {}
+            // None ends before it knows the heads, unless it fails.
             failed = tasks.join_next() => panic!("{failed:?}"),
         }
         let begun = Instant::now();
-        tell.send_replace(Some(reached(&store).await));
-        let accounts = timeout(LIMIT, tasks.join_all()).await.expect("all have arrived");
+        set_heads.send_replace(Some(read_heads(&store).await));
+        let accounts = timeout(LIMIT, tasks.join_all())
+            .await
+            .expect("every subscription completes");
         let complete = begun.elapsed();
-        is_sound(&bus).await;
+        wait_until_live(&bus).await;
         let accounts: Vec<_> = accounts.into_iter().flatten().collect();
         let summary = summary(&bus, &accounts, complete);
-        say(&serde_json::to_string(&Report { accounts, summary }).unwrap());
+        print_line(&serde_json::to_string(&Report { accounts, summary }).unwrap());
         bus.shutdown().await;
     });
 }
 
-/// Starts all subscriptions. Those that are to have everything are ready when this returns.
+/// Starts all subscriptions. Those that must receive every event are ready when this returns.
 async fn start(bus: &DistributedBus, seed: u64, heads: &watch::Receiver<Heads>, tasks: &mut Tasks) {
     let mut rng = Rng::with_seed(seed);
     let report = SubscribeOptions::new().on_slow(OnSlow::Report);
@@ -63,21 +65,21 @@ async fn start(bus: &DistributedBus, seed: u64, heads: &watch::Receiver<Heads>, 
     for subscription in [&all_slow, &all_report] {
         subscription.ready().await.unwrap();
     }
-    tasks.spawn(named("all streams", follow(all, None, Pace::Quick, heads.clone())));
+    tasks.spawn(named("all streams", follow(all, None, Pace::Fast, heads.clone())));
     tasks.spawn(named(
         "all streams, slow",
         follow(all_slow, None, Pace::Slow(rng.fork()), heads.clone()),
     ));
-    let sum = sum_up(all_report, rng.fork(), heads.clone());
+    let counting = count_lags(all_report, rng.fork(), heads.clone());
     tasks.spawn(async move {
-        sum.await;
+        counting.await;
         None
     });
     for n in 0..4 {
         let key = stream(n);
-        // Slow ones beside the quick ones, so that they share a ring.
+        // Fast and slow subscriptions share a ring.
         for (name, options, pace) in [
-            ("one stream", SubscribeOptions::new(), Pace::Quick),
+            ("one stream", SubscribeOptions::new(), Pace::Fast),
             ("one stream, slow", SubscribeOptions::new(), Pace::Slow(rng.fork())),
             ("one stream, slow, reports", report, Pace::Slow(rng.fork())),
         ] {
@@ -87,13 +89,13 @@ async fn start(bus: &DistributedBus, seed: u64, heads: &watch::Receiver<Heads>, 
         }
     }
     for n in 4..8 {
-        let hops = hop(bus.clone(), stream(n), rng.fork(), heads.clone());
-        tasks.spawn(named("one stream, with breaks", hops));
+        let resuming = resume_repeatedly(bus.clone(), stream(n), rng.fork(), heads.clone());
+        tasks.spawn(named("one stream, resumed", resuming));
     }
     for n in 8..STREAMS {
-        let visits = visit(bus.clone(), stream(n), rng.fork(), heads.clone());
+        let subscribing = subscribe_anywhere(bus.clone(), stream(n), rng.fork(), heads.clone());
         tasks.spawn(async move {
-            visits.await;
+            subscribing.await;
             None
         });
     }
@@ -103,11 +105,11 @@ async fn named(name: &str, account: impl Future<Output = Account>) -> Option<(St
     Some((name.to_owned(), account.await))
 }
 
-/// How far the streams reach, now that everything has come to rest.
-async fn reached(store: &Arc<PostgresStore>) -> BTreeMap<String, u64> {
+/// The last number of each stream, once all publishers have ended.
+async fn read_heads(store: &Arc<PostgresStore>) -> BTreeMap<String, u64> {
     let keys: Vec<Arc<str>> = (0..STREAMS).map(|n| stream(n).into()).collect();
     loop {
-        // The server may just have been started again.
+        // The server may be restarting.
         match Store::<FleetEvent>::high_waters(&**store, &keys).await {
             Ok(heads) => return keys.iter().map(|key| key.to_string()).zip(heads).collect(),
             Err(_) => sleep(Duration::from_millis(20)).await,
@@ -115,13 +117,13 @@ async fn reached(store: &Arc<PostgresStore>) -> BTreeMap<String, u64> {
     }
 }
 
-/// Returns when the bus says that all is well.
-async fn is_sound(bus: &DistributedBus) {
+/// Waits until the bus reports that it is live.
+async fn wait_until_live(bus: &DistributedBus) {
     let mut changes = bus.health_changes();
     let live = changes.wait_for(|health| health.state == BusState::Live);
     match timeout(LIMIT, live).await {
-        Ok(live) => drop(live.expect("the bus is there")),
-        Err(_) => panic!("the bus is not sound again: {:?}", bus.health()),
+        Ok(live) => drop(live.expect("the bus is running")),
+        Err(_) => panic!("the bus did not become live again: {:?}", bus.health()),
     }
     assert_eq!(bus.stats().rewinds, 0, "no history was replaced");
 }
@@ -130,7 +132,7 @@ fn summary(bus: &DistributedBus, accounts: &[(String, Account)], complete: Durat
     let stats = bus.stats();
     let missing: u64 = accounts.iter().map(|(_, account)| account.missing()).sum();
     format!(
-        "complete after {complete:.1?}; slow ones were told of {missing} missing events; {} missed_recovered, {} lags, {} failed reads, {} losses",
+        "complete after {complete:.1?}; {missing} events announced as missing; {} missed and recovered, {} lags, {} failed reads, {} disconnects",
         stats.missed_recovered,
         stats.lags,
         stats.failed_reads,

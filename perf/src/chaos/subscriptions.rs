@@ -1,4 +1,4 @@
-//! The subscriptions of a process. Each stops the process at the first item that does not fit.
+//! The subscriptions of a subscriber process. Each panics, and so ends the process, at the first unexpected item.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,37 +11,37 @@ use super::account::{Account, record};
 use testkit::account::{Holes, Sequence};
 use testkit::random::{Rng, RngExt as _};
 
-/// How far the streams reach when everything has come to rest; until then, nothing.
+/// The last number of each stream; `None` until all publishers have ended.
 pub(super) type Heads = Option<BTreeMap<String, u64>>;
 
 /// How a subscriber reads.
 pub(super) enum Pace {
-    /// As fast as it can: it never misses anything.
-    Quick,
-    /// Slower than events come, until the end.
+    /// As fast as it can. It must not miss anything.
+    Fast,
+    /// More slowly than events are published, until the heads are known.
     Slow(Rng),
 }
 
 impl Pace {
-    /// Rests after an item, unless the end has come.
-    async fn rest(&mut self, heads: &mut watch::Receiver<Heads>) {
+    /// Pauses after an item, unless the heads are known.
+    async fn pause(&mut self, heads: &mut watch::Receiver<Heads>) {
         let Self::Slow(rng) = self else { return };
         if heads.borrow().is_some() {
             return;
         }
-        let time = if rng.percent(1) {
+        let length = if rng.percent(1) {
             rng.millis(0..3_000)
         } else {
             rng.millis(0..40)
         };
         tokio::select! {
-            () = sleep(time) => {}
+            () = sleep(length) => {}
             _ = heads.changed() => {}
         }
     }
 }
 
-/// Stays subscribed from the first event to the last, to one stream or to all.
+/// Keeps one subscription, to one stream or to all, from the first event to the last.
 pub(super) async fn follow(
     mut subscription: BusSubscription,
     of: Option<String>,
@@ -55,12 +55,12 @@ pub(super) async fn follow(
         }
         tokio::select! {
             item = subscription.recv() => {
-                let item = item.expect("the bus lives");
+                let item = item.expect("the bus is running");
                 account.record(of.as_deref(), &item);
-                if matches!(pace, Pace::Quick) {
-                    assert!(matches!(item, BusEvent::Event(_)), "{item:?} for a quick one");
+                if matches!(pace, Pace::Fast) {
+                    assert!(matches!(item, BusEvent::Event(_)), "a fast subscription got {item:?}");
                 }
-                pace.rest(&mut heads).await;
+                pace.pause(&mut heads).await;
             }
             _ = heads.changed() => {}
         }
@@ -74,8 +74,13 @@ fn is_complete(account: &Account, of: Option<&str>, heads: &Heads) -> bool {
     })
 }
 
-/// Subscribes, takes some events, leaves, and comes back where it was.
-pub(super) async fn hop(bus: DistributedBus, key: String, mut rng: Rng, mut heads: watch::Receiver<Heads>) -> Account {
+/// Repeatedly subscribes where it stopped, receives some events, and unsubscribes.
+pub(super) async fn resume_repeatedly(
+    bus: DistributedBus,
+    key: String,
+    mut rng: Rng,
+    mut heads: watch::Receiver<Heads>,
+) -> Account {
     let mut account = Account::default();
     loop {
         let mut subscription = bus.subscribe_from(&key, account.last(&key));
@@ -84,7 +89,7 @@ pub(super) async fn hop(bus: DistributedBus, key: String, mut rng: Rng, mut head
                 return account;
             }
             tokio::select! {
-                item = subscription.recv() => account.record(Some(&key), &item.expect("the bus lives")),
+                item = subscription.recv() => account.record(Some(&key), &item.expect("the bus is running")),
                 _ = heads.changed() => {}
                 () = sleep(rng.millis(1..300)) => break,
             }
@@ -96,8 +101,8 @@ pub(super) async fn hop(bus: DistributedBus, key: String, mut rng: Rng, mut head
     }
 }
 
-/// Comes and goes, starts anywhere, and looks only whether what it gets has no hole that was not announced.
-pub(super) async fn visit(bus: DistributedBus, key: String, mut rng: Rng, heads: watch::Receiver<Heads>) {
+/// Repeatedly subscribes, with random starts and options. Checks only that the items of each subscription have no unannounced hole.
+pub(super) async fn subscribe_anywhere(bus: DistributedBus, key: String, mut rng: Rng, heads: watch::Receiver<Heads>) {
     let mut highest = 0;
     while heads.borrow().is_none() {
         let (mut options, mut numbers) = match rng.u64(..4) {
@@ -114,11 +119,11 @@ pub(super) async fn visit(bus: DistributedBus, key: String, mut rng: Rng, heads:
         let is_slow = rng.percent(30);
         let mut subscription = bus.subscribe_with(&key, options);
         if rng.percent(30) {
-            continue; // gone before it was ready
+            continue; // dropped before it is ready
         }
         for _ in 0..rng.u64(..30) {
             tokio::select! {
-                item = subscription.recv() => record(&mut numbers, &item.expect("the bus lives")),
+                item = subscription.recv() => record(&mut numbers, &item.expect("the bus is running")),
                 () = sleep(rng.millis(1..100)) => break,
             }
             if is_slow {
@@ -131,30 +136,30 @@ pub(super) async fn visit(bus: DistributedBus, key: String, mut rng: Rng, heads:
     }
 }
 
-/// Reads all streams slowly and wants to be told how much it misses: that and what it gets is all there was.
-pub(super) async fn sum_up(mut subscription: BusSubscription, rng: Rng, mut heads: watch::Receiver<Heads>) {
+/// Reads all streams slowly and skips ahead when it lags: received and skipped events must add up to all.
+pub(super) async fn count_lags(mut subscription: BusSubscription, rng: Rng, mut heads: watch::Receiver<Heads>) {
     let mut account = testkit::account::Account::new(Sequence::from_first().holes(Holes::Allowed));
-    let mut passed = 0;
+    let mut skipped = 0;
     let mut pace = Pace::Slow(rng);
     loop {
         let all = heads.borrow_and_update().as_ref().map(|heads| heads.values().sum());
-        let accounted = account.counts().received + passed;
+        let accounted = account.counts().received + skipped;
         if all.is_some_and(|all: u64| accounted >= all) {
-            assert_eq!(Some(accounted), all, "received and passed over");
+            assert_eq!(Some(accounted), all, "received and skipped");
             return;
         }
         tokio::select! {
-            item = subscription.recv() => match item.expect("the bus lives") {
+            item = subscription.recv() => match item.expect("the bus is running") {
                 BusEvent::Event(event) => {
                     let numbers = account.stream(&event.agent_id);
                     numbers.received(event.seq);
                     numbers.assert_sound(&event.agent_id);
                 }
-                BusEvent::Lagged(events) => passed += events,
-                other => panic!("{other:?} for one that does not read back"),
+                BusEvent::Lagged(events) => skipped += events,
+                other => panic!("a subscription that skips ahead got {other:?}"),
             },
             _ = heads.changed() => continue,
         }
-        pace.rest(&mut heads).await;
+        pace.pause(&mut heads).await;
     }
 }

@@ -26,7 +26,7 @@ impl Memory {
     }
 
     /// Takes a sample, `elapsed` after the start.
-    pub(crate) fn look(&mut self, elapsed: Duration) {
+    pub(crate) fn sample(&mut self, elapsed: Duration) {
         self.resident.sample(elapsed, "self");
     }
 

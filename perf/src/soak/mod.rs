@@ -21,7 +21,7 @@ use crate::units::{count, from_one_to, say};
 /// Publish and subscribe in every way at once, and check conservation, payloads and memory
 ///
 /// Threads publish in bursts, with pauses, batches and panicking closures; threads and tasks receive by value, by reference
-/// and in batches, one of them slowly; others subscribe and leave all the time.
+/// and in batches, one of them slowly; others subscribe and unsubscribe all the time.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Duration, in seconds
@@ -42,7 +42,7 @@ pub(crate) struct Options {
 }
 
 /// How often memory is sampled.
-const LOOK: Duration = Duration::from_millis(100);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let length = Duration::try_from_secs_f64(options.duration).map_err(|error| format!("--duration: {error}"))?;
@@ -63,8 +63,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             tasks.push(runtime.spawn(subscribe::slow_task(first.clone())));
         }
         drop(first);
-        let passing = publisher.downgrade();
-        threads.push(scope.spawn(move || subscribe::come_and_go(&passing)));
+        let weak = publisher.downgrade();
+        threads.push(scope.spawn(move || subscribe::short_subscriptions(&weak)));
         for seed in 1..=options.publishers {
             let (publisher, stop) = (publisher.clone(), &stop);
             scope.spawn(move || publish::publish_until(stop, &publisher, seed));
@@ -98,8 +98,8 @@ fn watch(length: Duration, publisher: &Publisher<Payload>, memory: &mut Memory) 
     let start = Instant::now();
     let mut lines = 0;
     while start.elapsed() < length {
-        thread::sleep(LOOK.min(length.saturating_sub(start.elapsed())));
-        memory.look(start.elapsed());
+        thread::sleep(SAMPLE_INTERVAL.min(length.saturating_sub(start.elapsed())));
+        memory.sample(start.elapsed());
         let seconds = start.elapsed().as_secs();
         if seconds > lines {
             lines = seconds;
@@ -119,10 +119,7 @@ fn conclude(tallies: &[Tally], memory: &Memory) -> Result<(), String> {
     for tally in tallies {
         say(&format!("{tally}\n"));
     }
-    let mut problems: Vec<String> = tallies
-        .iter()
-        .flat_map(|tally| tally.problems.iter().cloned())
-        .collect();
+    let mut problems: Vec<String> = tallies.iter().flat_map(Tally::problems).collect();
     problems.extend(memory.problems());
     if payload::live() != 0 {
         problems.push(format!("{} payloads were never dropped", payload::live()));

@@ -4,104 +4,87 @@ use std::fmt;
 use std::time::Duration;
 
 use doorbell::ring::{Lagged, RecvError, Start, Subscriber, TryRecvError, WeakPublisher};
+use testkit::account::{Holes, Sequence};
+use testkit::random::{Rng, RngExt as _};
 
 use super::payload::Payload;
-use super::publish::Dice;
 use crate::units::count;
 
-/// The counts of one subscriber.
+/// What one subscriber received and skipped.
 #[derive(Debug)]
 pub(crate) struct Tally {
     name: &'static str,
-    received: u64,
-    skipped: u64,
+    /// Holes are void sequence numbers; [`close`](Tally::close) compares them with the ring's count.
+    seqs: Sequence,
     void: u64,
-    lag_events: u64,
-    /// The lowest sequence number that may follow.
-    next: u64,
-    pub(crate) problems: Vec<String>,
 }
 
 impl Tally {
     fn new(name: &'static str) -> Self {
         Self {
             name,
-            received: 0,
-            skipped: 0,
+            seqs: Sequence::at(0).holes(Holes::Allowed),
             void: 0,
-            lag_events: 0,
-            next: 0,
-            problems: Vec::new(),
         }
     }
 
     fn received(&mut self, seq: u64, payload: &Payload) {
-        self.received += 1;
-        if seq < self.next {
-            self.problem(format!("{seq} came after {}", self.next - 1));
-        }
-        self.next = seq + 1;
+        self.seqs.received(seq);
         if !payload.is_whole() {
-            self.problem(format!("the payload of {seq} is damaged: {payload:?}"));
+            self.seqs
+                .differ(format!("the payload of {seq} is damaged: {payload:?}"));
         }
     }
 
     fn lagged(&mut self, lagged: Lagged) {
-        self.skipped += lagged.skipped;
-        self.lag_events += 1;
-        if lagged.first_missed < self.next || lagged.resume_at != lagged.first_missed + lagged.skipped {
-            self.problem(format!("{lagged:?} while {} was next", self.next));
+        self.seqs.skipped(lagged.first_missed, lagged.skipped);
+        if lagged.resume_at != lagged.first_missed + lagged.skipped {
+            self.seqs.differ(format!("{lagged:?} does not add up"));
         }
-        self.next = lagged.resume_at;
     }
 
-    /// Compares the counts with the ring's statistics; `start` is the subscriber's first position.
+    /// Compares the subscriber's progress with the ring's statistics; `start` is the subscriber's first position.
     fn close(&mut self, start: u64, subscriber: &Subscriber<Payload>) {
         let stats = subscriber.stats();
         let advanced = subscriber.position() - start;
         if stats.received + stats.skipped + stats.void != advanced {
-            self.problem(format!("advanced by {advanced}, but {stats:?}"));
+            self.seqs.differ(format!("advanced by {advanced}, but {stats:?}"));
         }
         self.void += stats.void;
     }
 
     fn compare(mut self, subscriber: &Subscriber<Payload>) -> Self {
         let stats = subscriber.stats();
-        if [stats.received, stats.skipped, stats.lag_events] != [self.received, self.skipped, self.lag_events] {
-            self.problem(format!("the ring says {stats:?}, the subscriber {self}"));
+        let counts = self.seqs.counts();
+        if [stats.received, stats.skipped, stats.lag_events] != [counts.received, counts.skipped, counts.lags] {
+            self.seqs
+                .differ(format!("the ring counts {stats:?}, the subscriber {self}"));
         }
         self
     }
 
-    fn problem(&mut self, what: String) {
-        /// Enough to diagnose a failure.
-        const KEPT: usize = 5;
-        if self.problems.len() < KEPT {
-            self.problems.push(format!("{}: {what}", self.name));
-        }
+    /// The first differences, described.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
+        let differences = self.seqs.differences().iter();
+        differences.map(|difference| format!("{}: {difference}", self.name))
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            received,
-            skipped,
-            void,
-            lag_events,
-            ..
-        } = self;
-        let [received, skipped, void, lag_events] = [received, skipped, void, lag_events].map(|value| count(*value));
+        let counts = self.seqs.counts();
+        let all = [counts.received, counts.skipped, self.void, counts.lags];
+        let [received, skipped, void, lags] = all.map(count);
         write!(
             formatter,
-            "{name:<18} {received:>14} received  {skipped:>14} skipped  {void:>9} void  {lag_events:>9} lags"
+            "{:<18} {received:>14} received  {skipped:>14} skipped  {void:>9} void  {lags:>9} lags",
+            self.name
         )
     }
 }
 
-/// What a failed receive means for the loop.
-fn goes_on(error: RecvError, tally: &mut Tally) -> bool {
+/// Records a lag. Returns whether to continue: false once the channel is closed.
+fn continues_after(error: RecvError, tally: &mut Tally) -> bool {
     match error {
         RecvError::Lagged(lagged) => tally.lagged(lagged),
         RecvError::Closed => return false,
@@ -145,7 +128,7 @@ fn thread_by_reference(mut subscriber: Subscriber<Payload>) -> Tally {
     loop {
         match subscriber.recv_ref_blocking() {
             Ok(payload) => tally.received(payload.seq(), &payload),
-            Err(error) if goes_on(error, &mut tally) => {}
+            Err(error) if continues_after(error, &mut tally) => {}
             Err(_) => break,
         }
     }
@@ -155,19 +138,19 @@ fn thread_by_reference(mut subscriber: Subscriber<Payload>) -> Tally {
 fn thread_in_batches(mut subscriber: Subscriber<Payload>) -> Tally {
     let mut tally = Tally::new("thread, batches");
     let start = subscriber.position();
-    let mut dice = Dice(7);
+    let mut rng = Rng::with_seed(7);
     loop {
         match subscriber.recv_batch_blocking(64) {
             Ok(mut batch) => {
                 // Items that the batch has not yielded stay unreceived.
-                for _ in 0..=dice.below(64) {
+                for _ in 0..=rng.u64(..64) {
                     match batch.next_seq() {
                         Some((seq, payload)) => tally.received(seq, payload),
                         None => break,
                     }
                 }
             }
-            Err(error) if goes_on(error, &mut tally) => {}
+            Err(error) if continues_after(error, &mut tally) => {}
             Err(_) => break,
         }
     }
@@ -180,7 +163,7 @@ pub(crate) async fn task_by_value(mut subscriber: Subscriber<Payload>) -> Tally 
     loop {
         match subscriber.recv_seq().await {
             Ok((seq, payload)) => tally.received(seq, &payload),
-            Err(error) if goes_on(error, &mut tally) => {}
+            Err(error) if continues_after(error, &mut tally) => {}
             Err(_) => break,
         }
     }
@@ -197,7 +180,7 @@ pub(crate) async fn task_in_batches(mut subscriber: Subscriber<Payload>) -> Tall
                     tally.received(seq, payload);
                 }
             }
-            Err(error) if goes_on(error, &mut tally) => {}
+            Err(error) if continues_after(error, &mut tally) => {}
             Err(_) => break,
         }
     }
@@ -208,17 +191,17 @@ pub(crate) async fn task_in_batches(mut subscriber: Subscriber<Payload>) -> Tall
 pub(crate) async fn slow_task(mut subscriber: Subscriber<Payload>) -> Tally {
     let mut tally = Tally::new("task, slow");
     let start = subscriber.position();
-    let mut dice = Dice(11);
+    let mut rng = Rng::with_seed(11);
     loop {
-        let patience = Duration::from_micros(dice.below(3_000));
-        match tokio::time::timeout(patience, subscriber.recv_seq()).await {
+        let limit = Duration::from_micros(rng.u64(..3_000));
+        match tokio::time::timeout(limit, subscriber.recv_seq()).await {
             Ok(Ok((seq, payload))) => {
                 tally.received(seq, &payload);
-                if dice.below(16) == 0 {
+                if rng.one_in(16) {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
             }
-            Ok(Err(error)) if goes_on(error, &mut tally) => {}
+            Ok(Err(error)) if continues_after(error, &mut tally) => {}
             Ok(Err(_)) => break,
             // Dropping the future loses nothing.
             Err(_) => {}
@@ -227,25 +210,25 @@ pub(crate) async fn slow_task(mut subscriber: Subscriber<Payload>) -> Tally {
     finish(tally, start, &subscriber)
 }
 
-/// Subscribes, takes some events and leaves, from every kind of start, until the channel is closed.
-pub(crate) fn come_and_go(publisher: &WeakPublisher<Payload>) -> Tally {
-    let mut tally = Tally::new("come and go");
-    let mut dice = Dice(13);
+/// Repeatedly subscribes from every kind of start, receives some events and unsubscribes, until the channel is closed.
+pub(crate) fn short_subscriptions(publisher: &WeakPublisher<Payload>) -> Tally {
+    let mut tally = Tally::new("short-lived");
+    let mut rng = Rng::with_seed(13);
     while let Some(publisher) = publisher.upgrade() {
-        let start = match dice.below(3) {
+        let start = match rng.u64(..3) {
             0 => Start::Latest,
             1 => Start::Oldest,
             _ => Start::After(
                 publisher
                     .next_seq()
-                    .saturating_sub(dice.below(3 * publisher.capacity() as u64)),
+                    .saturating_sub(rng.u64(..3 * publisher.capacity() as u64)),
             ),
         };
         let mut subscriber = publisher.subscribe_from(start);
         drop(publisher);
         let first = subscriber.position();
-        tally.next = first;
-        for _ in 0..dice.below(300) {
+        tally.seqs.restart_at(first);
+        for _ in 0..rng.u64(..300) {
             match subscriber.try_recv_seq() {
                 Ok((seq, payload)) => tally.received(seq, &payload),
                 Err(TryRecvError::Lagged(lagged)) => tally.lagged(lagged),
@@ -253,7 +236,7 @@ pub(crate) fn come_and_go(publisher: &WeakPublisher<Payload>) -> Tally {
             }
         }
         tally.close(first, &subscriber);
-        std::thread::sleep(Duration::from_micros(dice.below(200)));
+        std::thread::sleep(Duration::from_micros(rng.u64(..200)));
     }
     tally
 }

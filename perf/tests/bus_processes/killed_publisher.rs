@@ -1,4 +1,4 @@
-//! P4: the publisher dies between commit and notification.
+//! P4: a publisher is killed between commit and notification.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use doorbell::bus::{BusEvent, DistributedBus, EventBus as _, FleetEvent};
 use doorbell::store::PostgresStore;
 use throwaway_postgres::Server;
 
-use doorbell_perf::child::{Child, LIMIT, end, runtime, say};
+use doorbell_perf::child::{Child, LIMIT, print_line, runtime, stdin_closed};
 
 /// The sweep interval, which bounds the delay of an event without a notification.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -64,7 +64,7 @@ pub(crate) fn slow_notifier(url: &str) {
         }
         bus.append_and_publish(note("not notified")).await.unwrap();
         assert_eq!(bus.stats().notifications_sent, 1);
-        say("committed");
-        end().await;
+        print_line("committed");
+        stdin_closed().await;
     });
 }

@@ -1,14 +1,14 @@
-//! The clustered bus in several processes, which are this program in other roles. It has a `main` of its own, to be able to take them.
+//! The clustered bus in several processes. They are this program in other roles, so it defines its own `main`.
 //!
 //! ```sh
-//! cargo test -p doorbell-perf --all-features --test bus_processes               # all tests, the chaos for a minute
-//! cargo test -p doorbell-perf --all-features --test bus_processes p04           # those whose names contain a word
+//! cargo test -p doorbell-perf --all-features --test bus_processes               # all tests, chaos for one minute
+//! cargo test -p doorbell-perf --all-features --test bus_processes p04           # tests whose names contain a word
 //! cargo test -p doorbell-perf --all-features --test bus_processes -- chaos 600 7    # ten minutes of chaos, with seed 7
 //! ```
 
-mod idling;
+mod idle_subscriptions;
 mod killed_publisher;
-mod leaving;
+mod process_exit;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -19,13 +19,13 @@ use throwaway_postgres::Server;
 use doorbell_perf::chaos::{self, Plan};
 use doorbell_perf::child::Child;
 
-/// The chaos of a run of all tests.
+/// How long `chaos_loses_nothing` takes.
 const CHAOS: Duration = Duration::from_secs(60);
 
-/// The time between two lines of progress.
+/// The time between two progress lines.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
-/// One of these is the name of a test.
+/// Names and functions of the tests.
 const TESTS: &[(&str, fn())] = &[
     (
         "p04_a_publisher_is_killed_between_commit_and_notification",
@@ -33,19 +33,19 @@ const TESTS: &[(&str, fn())] = &[
     ),
     (
         "p16_a_process_that_shuts_down_leaves_nothing_behind",
-        leaving::p16_a_process_that_shuts_down_leaves_nothing_behind,
+        process_exit::p16_a_process_that_shuts_down_leaves_nothing_behind,
     ),
     (
         "p16_a_process_that_just_ends_leaves_nothing_behind",
-        leaving::p16_a_process_that_just_ends_leaves_nothing_behind,
+        process_exit::p16_a_process_that_just_ends_leaves_nothing_behind,
     ),
     (
         "p16_a_process_that_is_killed_leaves_nothing_behind",
-        leaving::p16_a_process_that_is_killed_leaves_nothing_behind,
+        process_exit::p16_a_process_that_is_killed_leaves_nothing_behind,
     ),
     (
         "ten_thousand_idle_subscriptions_cost_next_to_nothing",
-        idling::ten_thousand_idle_subscriptions_cost_next_to_nothing,
+        idle_subscriptions::ten_thousand_idle_subscriptions_cost_next_to_nothing,
     ),
     ("chaos_loses_nothing", chaos_loses_nothing),
 ];
@@ -59,17 +59,17 @@ fn run_chaos(duration: Duration, seed: u64) {
     let server = Server::builder().setting("max_connections", 200).start().unwrap();
     let plan = Plan::dense(duration, seed);
     let mut next_line = Duration::ZERO;
-    let outcome = chaos::run(&plan, &server.url(), Some(&server), |glance| {
-        if glance.elapsed >= next_line {
-            next_line = glance.elapsed + BETWEEN_LINES;
-            let numbers = |children: &[Child]| children.iter().map(Child::id).collect::<Vec<_>>();
+    let outcome = chaos::run(&plan, &server.url(), Some(&server), |progress| {
+        if progress.elapsed >= next_line {
+            next_line = progress.elapsed + BETWEEN_LINES;
+            let ids = |children: &[Child]| children.iter().map(Child::id).collect::<Vec<_>>();
             println!(
                 "{:.0?}: {} events committed, {} faults; publishers {:?}, subscribers {:?}",
-                glance.elapsed,
-                glance.committed,
-                glance.faults,
-                numbers(glance.publishers),
-                numbers(glance.subscribers),
+                progress.elapsed,
+                progress.committed,
+                progress.faults,
+                ids(progress.publishers),
+                ids(progress.subscribers),
             );
         }
     });
@@ -87,8 +87,8 @@ fn main() -> ExitCode {
     }
     match words[..] {
         ["child", "slow-notifier", url] => killed_publisher::slow_notifier(url),
-        ["child", "idler", url] => idling::idler(url),
-        ["child", "leaver", url, how] => leaving::leaver(url, how),
+        ["child", "idle-subscriber", url] => idle_subscriptions::idle_subscriber(url),
+        ["child", "subscriber-until-exit", url, exit] => process_exit::subscriber(url, exit),
         ["chaos", seconds] => run_chaos(Duration::from_secs(number(seconds)), testkit::random::seed()),
         ["chaos", seconds, seed] => run_chaos(Duration::from_secs(number(seconds)), number(seed)),
         _ => return run_tests(&words),
@@ -100,12 +100,12 @@ fn number(text: &str) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("{text:?} is not a number"))
 }
 
-/// Runs the tests whose names contain one of the words, all without any, as the usual harness does; its flags are passed over.
+/// Runs the tests whose names contain one of the words, or all without words. Like the standard harness, but ignores its flags.
 fn run_tests(words: &[&str]) -> ExitCode {
     let filters: Vec<&str> = words.iter().filter(|word| !word.starts_with('-')).copied().collect();
-    let chosen = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(filter));
+    let selected = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(filter));
     let (mut passed, mut failed) = (0, 0);
-    for (name, test) in TESTS.iter().filter(|(name, _)| chosen(name)) {
+    for (name, test) in TESTS.iter().filter(|(name, _)| selected(name)) {
         let begun = Instant::now();
         let ok = catch_unwind(test).is_ok();
         println!(

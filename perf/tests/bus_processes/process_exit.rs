@@ -1,4 +1,4 @@
-//! P16: processes that end with subscriptions live.
+//! P16: processes that end while they have subscriptions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,33 +7,33 @@ use doorbell::bus::{DistributedBus, EventBus as _};
 use doorbell::store::PostgresStore;
 use throwaway_postgres::Server;
 
-use doorbell_perf::child::{Child, LIMIT, end, runtime, say};
+use doorbell_perf::child::{Child, LIMIT, print_line, runtime, stdin_closed};
 
-/// How many subscriptions the process has.
+/// The number of subscriptions of the process.
 const SUBSCRIPTIONS: usize = 200;
 
-/// How soon nothing of it is left; and the time that a busy machine needs to look.
-const SOON: Duration = Duration::from_secs(2);
+/// The time limit for the process and its connections to end, with slack for a busy machine.
+const EXIT_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) fn p16_a_process_that_shuts_down_leaves_nothing_behind() {
     let server = Server::start().unwrap();
     let mut child = start(&server, "shutdown");
     let begun = Instant::now();
-    child.finish();
+    child.close_stdin();
     assert_eq!(child.line(), format!("{SUBSCRIPTIONS} streams have ended"));
-    assert!(child.ended().success());
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
-    nobody_is_connected(&server, begun);
+    assert!(child.wait().success());
+    assert!(begun.elapsed() < EXIT_LIMIT, "{:?}", begun.elapsed());
+    wait_until_disconnected(&server, begun);
 }
 
 pub(crate) fn p16_a_process_that_just_ends_leaves_nothing_behind() {
     let server = Server::start().unwrap();
     let mut child = start(&server, "return");
     let begun = Instant::now();
-    child.finish();
-    assert!(child.ended().success());
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
-    nobody_is_connected(&server, begun);
+    child.close_stdin();
+    assert!(child.wait().success());
+    assert!(begun.elapsed() < EXIT_LIMIT, "{:?}", begun.elapsed());
+    wait_until_disconnected(&server, begun);
 }
 
 pub(crate) fn p16_a_process_that_is_killed_leaves_nothing_behind() {
@@ -41,12 +41,12 @@ pub(crate) fn p16_a_process_that_is_killed_leaves_nothing_behind() {
     let mut child = start(&server, "return");
     let begun = Instant::now();
     child.kill();
-    nobody_is_connected(&server, begun);
+    wait_until_disconnected(&server, begun);
 }
 
-/// A process with subscriptions, which are ready.
-fn start(server: &Server, how: &str) -> Child {
-    let child = Child::start("leaver", &[&server.url(), how]);
+/// Starts a process and waits until its subscriptions are ready.
+fn start(server: &Server, exit: &str) -> Child {
+    let child = Child::start("subscriber-until-exit", &[&server.url(), exit]);
     assert_eq!(child.line(), "ready");
     assert!(connections(server) >= 2, "its listener and its store");
     child
@@ -58,14 +58,18 @@ fn connections(server: &Server) -> usize {
     server.psql(count).unwrap().parse().unwrap()
 }
 
-fn nobody_is_connected(server: &Server, begun: Instant) {
+fn wait_until_disconnected(server: &Server, begun: Instant) {
     while connections(server) > 0 {
-        assert!(begun.elapsed() < SOON, "connections stay");
+        assert!(
+            begun.elapsed() < EXIT_LIMIT,
+            "{} connections are still open",
+            connections(server)
+        );
     }
 }
 
-/// Ends by `shutdown` or by returning, as `how` says, when its standard input ends.
-pub(crate) fn leaver(url: &str, how: &str) {
+/// Subscribes, and ends when its standard input is closed: by `shutdown`, or by returning from `main` if `exit` is `return`.
+pub(crate) fn subscriber(url: &str, exit: &str) {
     runtime().block_on(async {
         let store = PostgresStore::connect(url).await.unwrap();
         store.migrate().await.unwrap();
@@ -79,10 +83,10 @@ pub(crate) fn leaver(url: &str, how: &str) {
                 async move { while subscription.recv().await.is_some() {} },
             ));
         }
-        say("ready");
-        end().await;
-        if how == "return" {
-            return; // with everything still alive
+        print_line("ready");
+        stdin_closed().await;
+        if exit == "return" {
+            return; // with the bus and its subscriptions still open
         }
         bus.shutdown().await;
         store.pool().close().await;
@@ -91,6 +95,6 @@ pub(crate) fn leaver(url: &str, how: &str) {
             tokio::time::timeout(LIMIT, stream).await.unwrap().unwrap();
             ended += 1;
         }
-        say(&format!("{ended} streams have ended"));
+        print_line(&format!("{ended} streams have ended"));
     });
 }

@@ -1,4 +1,4 @@
-//! Ten thousand subscriptions with nothing to do: what they cost the process, and what the server.
+//! What ten thousand idle subscriptions cost: memory, CPU time, connections and statements.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use doorbell::bus::{BusEvent, DistributedBus, EventBus as _};
 use doorbell::store::PostgresStore;
 use throwaway_postgres::Server;
 
-use doorbell_perf::child::{Child, LIMIT, end, runtime, say};
+use doorbell_perf::child::{Child, LIMIT, print_line, runtime, stdin_closed};
 
 const SUBSCRIPTIONS: usize = 10_000;
 const STREAMS: usize = 1_000;
@@ -17,12 +17,12 @@ const IDLE: Duration = Duration::from_secs(6);
 
 pub(crate) fn ten_thousand_idle_subscriptions_cost_next_to_nothing() {
     let server = Server::builder().setting("log_statement", "all").start().unwrap();
-    let child = Child::start("idler", &[&server.url()]);
+    let child = Child::start("idle-subscriber", &[&server.url()]);
     let kib: u64 = child.line().parse().unwrap();
     let statements = || server.log().lines().filter(|line| line.contains("LOG:  ")).count();
-    let (before, cpu) = (statements(), child.cpu());
+    let (before, cpu) = (statements(), child.cpu_time());
     std::thread::sleep(IDLE);
-    let (statements, cpu) = (statements() - before, child.cpu() - cpu);
+    let (statements, cpu) = (statements() - before, child.cpu_time() - cpu);
     let connections = server
         .psql("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()")
         .unwrap();
@@ -35,23 +35,23 @@ pub(crate) fn ten_thousand_idle_subscriptions_cost_next_to_nothing() {
     // Two sweeps and two heartbeats at most.
     assert!(statements < 40, "{statements} statements");
     assert!(cpu < IDLE / 20, "{cpu:?}");
-    // All of them are there.
-    let all = "SELECT doorbell.append('agent-' || n, jsonb_build_object('agent_id', 'agent-' || n, 'type', 'agent_connected')) \
+    // Every subscription still works.
+    let append = "SELECT doorbell.append('agent-' || n, jsonb_build_object('agent_id', 'agent-' || n, 'type', 'agent_connected')) \
                FROM generate_series(0, 999) AS n";
-    server.psql(all).unwrap();
+    server.psql(append).unwrap();
     server
         .psql("SELECT count(doorbell.notify_events('agent-' || n, 1)::text) FROM generate_series(0, 999) AS n")
         .unwrap();
     assert_eq!(child.line(), format!("{SUBSCRIPTIONS} received"));
 }
 
-/// Reports how many KiB the subscriptions take, and later how many of them have received an event.
-pub(crate) fn idler(url: &str) {
+/// Reports how many KiB the subscriptions use, and later how many of them received an event.
+pub(crate) fn idle_subscriber(url: &str) {
     runtime().block_on(async {
         let store = PostgresStore::connect(url).await.unwrap();
         store.migrate().await.unwrap();
         let bus = DistributedBus::connect(url, Arc::new(store)).await.unwrap();
-        // What the bus costs by itself is there before.
+        // Exclude what the bus costs without subscriptions.
         bus.subscribe("warm").ready().await.unwrap();
         let before = resident();
         let mut subscriptions: Vec<_> = (0..SUBSCRIPTIONS)
@@ -60,24 +60,24 @@ pub(crate) fn idler(url: &str) {
         for subscription in &subscriptions {
             subscription.ready().await.unwrap();
         }
-        // Each has been polled, and has left its waker.
+        // Poll each, so that it stores its waker.
         let mut polled = std::task::Context::from_waker(std::task::Waker::noop());
         for subscription in &mut subscriptions {
             assert!(subscription.poll_recv(&mut polled).is_pending());
         }
-        say(&(resident() - before).to_string());
+        print_line(&(resident() - before).to_string());
         let mut received = 0;
         for subscription in &mut subscriptions {
             let item = tokio::time::timeout(LIMIT, subscription.recv()).await;
             assert!(matches!(item, Ok(Some(BusEvent::Event(_)))), "{item:?}");
             received += 1;
         }
-        say(&format!("{received} received"));
-        end().await;
+        print_line(&format!("{received} received"));
+        stdin_closed().await;
     });
 }
 
-/// This process's memory, in KiB.
+/// This process's resident size, in KiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
