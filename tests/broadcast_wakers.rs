@@ -131,7 +131,7 @@ fn a_waker_may_drop_the_last_receiver() {
 
 /// A waker that panics affects neither the send nor the other waiters. (A listed difference.)
 #[test]
-fn a_waker_that_panics_harms_no_other() {
+fn a_waker_that_panics_does_not_affect_others() {
     let (tx, mut first) = broadcast::channel(4);
     let mut second = tx.subscribe();
     let (waker, _) = panicking_waker(PanicsIn::Wake);

@@ -376,19 +376,19 @@ fn bad_waker_among_good_ones(fault: PanicsIn, wake: Wake) {
 }
 
 #[test]
-fn a_waker_that_panics_when_woken_harms_no_other() {
+fn a_waker_that_panics_when_woken_does_not_affect_others() {
     bad_waker_among_good_ones(PanicsIn::Wake, Wake::Cascade);
     bad_waker_among_good_ones(PanicsIn::Wake, Wake::All);
 }
 
 #[test]
-fn a_waker_that_panics_when_cloned_harms_no_other() {
+fn a_waker_that_panics_when_cloned_does_not_affect_others() {
     bad_waker_among_good_ones(PanicsIn::Clone, Wake::Cascade);
     bad_waker_among_good_ones(PanicsIn::Clone, Wake::All);
 }
 
 #[test]
-fn a_waker_that_panics_when_dropped_harms_no_other() {
+fn a_waker_that_panics_when_dropped_does_not_affect_others() {
     bad_waker_among_good_ones(PanicsIn::Drop, Wake::Cascade);
     bad_waker_among_good_ones(PanicsIn::Drop, Wake::All);
 }

@@ -45,7 +45,7 @@ fn the_table_ends_with_the_totals() {
 }
 
 #[test]
-fn a_slow_subscriber_learns_what_it_missed() {
+fn a_slow_subscriber_gets_the_number_of_missed_events() {
     let run =
         fanout(["-", "--json", "--capacity", "16", "--delay-ms", "5"]).run_with(numbered_lines(100_000).as_bytes());
     assert_eq!(run.status, Some(0));
@@ -127,7 +127,7 @@ fn a_run_needs_no_subscribers() {
 }
 
 #[test]
-fn a_closed_standard_output_is_no_error() {
+fn a_closed_standard_output_is_not_an_error() {
     let mut process = fanout(["-"]).start();
     drop(process.stdout());
     process

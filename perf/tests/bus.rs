@@ -32,8 +32,8 @@ fn every_candidate_is_measured_and_drawn() {
     let csv = std::fs::read_to_string(csv).unwrap();
     // 18 of 20 events in each round, to 2 subscribers each.
     for line in ["each,72", "last,36"] {
-        for who in ["doorbell", "naive", "pg-bus"] {
-            let start = format!("{who},4,2,100,{line},");
+        for candidate in ["doorbell", "naive", "pg-bus"] {
+            let start = format!("{candidate},4,2,100,{line},");
             assert!(csv.lines().any(|line| line.starts_with(&start)), "{start} in {csv}");
         }
     }
@@ -41,7 +41,7 @@ fn every_candidate_is_measured_and_drawn() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused() {
+fn uneven_numbers_of_subscribers_are_refused() {
     let output = perf(&["bus-latency", "--subscribers=3", "--streams=2"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("evenly"));

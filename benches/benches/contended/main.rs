@@ -14,8 +14,8 @@ use doorbell_perf::bench::run_bench;
 mod threads;
 
 use threads::{
-    AsyncBroadcast, Channel, Disruptor, Doorbell, DoorbellBatch, DropIn, DropInYielding, Floor, Harness, Pace, Photon,
-    Tokio, TokioYielding,
+    AsyncBroadcast, Channel, Disruptor, Doorbell, DoorbellBatch, DropIn, DropInYielding, Harness, NoChannel, Pace,
+    Photon, Tokio, TokioYielding,
 };
 
 fn main() {
@@ -54,7 +54,7 @@ struct Setting<'a, 'g> {
 impl Setting<'_, '_> {
     /// Every channel once. Peers that only spin use their default strategy.
     fn bench_all(&mut self) {
-        self.bench("no_channel", || Floor);
+        self.bench("no_channel", || NoChannel);
         self.bench("doorbell", || Doorbell(ring::WaitStrategy::Park));
         self.bench("doorbell_batch", || DoorbellBatch(ring::WaitStrategy::Park));
         self.bench("drop_in", || DropIn);

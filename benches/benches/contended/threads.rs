@@ -4,8 +4,8 @@ mod async_broadcast;
 mod disruptor;
 mod doorbell;
 mod drop_in;
-mod floor;
 mod harness;
+mod no_channel;
 mod photon;
 mod tokio;
 
@@ -13,8 +13,8 @@ pub(crate) use self::async_broadcast::AsyncBroadcast;
 pub(crate) use self::disruptor::Disruptor;
 pub(crate) use self::doorbell::{Doorbell, DoorbellBatch};
 pub(crate) use self::drop_in::{DropIn, DropInYielding};
-pub(crate) use self::floor::Floor;
 pub(crate) use self::harness::{Harness, Pace};
+pub(crate) use self::no_channel::NoChannel;
 pub(crate) use self::photon::Photon;
 pub(crate) use self::tokio::{Tokio, TokioYielding};
 

@@ -48,7 +48,7 @@ pub(crate) struct Options {
     rounds: usize,
 
     /// Buses to measure
-    #[arg(long, value_name = "WHO,...", value_delimiter = ',', default_values = ["doorbell", "naive", "pg-bus"],
+    #[arg(long, value_name = "CANDIDATE,...", value_delimiter = ',', default_values = ["doorbell", "naive", "pg-bus"],
           value_parser = PossibleValuesParser::new(CANDIDATES.map(Candidate::name)).map(|name| named(&name)))]
     candidates: Vec<Candidate>,
 

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_tokio_postgres_are_left_to_it() {
+    fn parameters_of_tokio_postgres_are_passed_through() {
         let config =
             config("postgresql://us%65r:p%40ss%3F@h1:1,[::1]:2/d%62?connect_timeout=3&target_session_attrs=read-write");
         assert_eq!(config.get_user(), Some("user"));

@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nul_escapes_are_told_from_escaped_backslashes() {
+    fn nul_escapes_are_distinguished_from_escaped_backslashes() {
         for (text, nul) in [
             ("", false),
             ("\0", true),

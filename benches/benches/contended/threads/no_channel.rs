@@ -8,15 +8,15 @@ use super::{Channel, Counts, Publisher, Subscriber};
 use doorbell_perf::channels::settings::Message;
 
 /// Subscribers yield their time slice until the counter has moved.
-pub(crate) struct Floor;
+pub(crate) struct NoChannel;
 
-/// Counts.
+/// Publishes by incrementing the counter.
 pub(crate) struct Counter(Arc<AtomicU64>);
 
-/// Follows the count.
+/// Receives by reading the counter.
 pub(crate) struct Follower(Arc<AtomicU64>);
 
-impl Channel for Floor {
+impl Channel for NoChannel {
     type Publisher = Counter;
     type Subscriber = Follower;
 
@@ -38,11 +38,11 @@ impl Publisher for Counter {
 impl Subscriber for Follower {
     #[inline]
     fn receive(&mut self, most: u64, counts: &mut Counts) {
-        let there = self.0.load(Ordering::Acquire) - counts.position();
-        if there == 0 {
+        let available = self.0.load(Ordering::Acquire) - counts.position();
+        if available == 0 {
             thread::yield_now();
         }
-        for number in counts.position()..counts.position() + there.min(most) {
+        for number in counts.position()..counts.position() + available.min(most) {
             counts.receive(&[number, 0, 0, 0]);
         }
     }
