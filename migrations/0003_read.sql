@@ -1,6 +1,24 @@
 -- Reading. Every row is found by a probe of the primary key. The plan settings leave the planner no other choice: a plan that is
 -- cached while the tables are small is still used after they have grown.
 
+-- Returns argument if this is the expected server: a primary that was started at this time, in UTC, to the microsecond.
+-- Otherwise raises RB003. Any server is the expected one if expected is null. As an argument of the other functions' calls, it runs
+-- before they read or write anything.
+CREATE FUNCTION require_server(expected text, argument anyelement) RETURNS anyelement
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    IF expected IS NOT NULL THEN
+        IF pg_is_in_recovery() THEN
+            RAISE EXCEPTION 'the server is a standby' USING ERRCODE = 'RB003', DETAIL = 'standby';
+        ELSIF to_char(timezone('UTC', pg_postmaster_start_time()), 'YYYY-MM-DD HH24:MI:SS.US') <> expected THEN
+            RAISE EXCEPTION 'the server is not the one that the listening connection reaches'
+                USING ERRCODE = 'RB003', DETAIL = 'other';
+        END IF;
+    END IF;
+    RETURN argument;
+END
+$$;
+
 -- Reads several streams in one snapshot: from each, at most max_events events with numbers above its element of after. Returns at
 -- least one row per requested range, in array order, numbered by ordinal from 1; a range without events has one row, with nulls
 -- for the event.

@@ -1,4 +1,4 @@
-//! Poolers, standbys, promotions and restored dumps.
+//! Poolers, standbys, promotions, switchovers and restored dumps.
 
 mod bus_support;
 
@@ -8,3 +8,5 @@ mod polling;
 mod promotion;
 #[path = "bus_failover/restore.rs"]
 mod restore;
+#[path = "bus_failover/switchover.rs"]
+mod switchover;

@@ -70,7 +70,9 @@ impl Session {
         let mut connection = ListenConnection::new(client, raw, settings.heartbeat_deadline);
         let mut dispatcher = Dispatcher::new(shared);
         let mut sql = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), \
-                       pg_catalog.current_setting('server_version')"
+                       pg_catalog.current_setting('server_version'), \
+                       pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.pg_postmaster_start_time()), \
+                       'YYYY-MM-DD HH24:MI:SS.US')"
             .to_owned();
         for name in TIMEOUTS {
             // Null if the server has no such setting.
@@ -84,18 +86,19 @@ impl Session {
             SimpleQueryMessage::Row(row) => {
                 let known = TIMEOUTS
                     .into_iter()
-                    .zip(3..)
+                    .zip(4..)
                     .filter(|(_, column)| row.get(*column).is_some());
                 Some((
                     row.get(0)?,
                     row.get(1)?,
                     row.get(2)?,
+                    row.get(3)?,
                     known.map(|(name, _)| name).collect(),
                 ))
             }
             _ => None,
         });
-        let Some((pid, in_recovery, version, timeouts)) = identity else {
+        let Some((pid, in_recovery, version, started_at, timeouts)) = identity else {
             return Err(ConfigError::new("the peer is not a Postgres server").into());
         };
         if in_recovery == "t" {
@@ -106,6 +109,7 @@ impl Session {
         let server = ServerInfo {
             backend_pid,
             version: version.to_owned(),
+            started_at: started_at.to_owned(),
             pooled: announced_pid(connection.client())
                 .await
                 .is_some_and(|pid| pid != backend_pid),
@@ -237,9 +241,9 @@ impl Session {
         due.into_iter().flatten().min().unwrap_or(self.next_heartbeat)
     }
 
-    /// Detects a dead peer and lost registrations.
+    /// Detects a dead peer, a primary that has become a standby, and lost registrations.
     async fn heartbeat(&mut self, worker: &Worker) -> Result<(), ListenError> {
-        let sql = "SELECT pg_catalog.pg_listening_channels()";
+        let sql = "SELECT pg_catalog.pg_is_in_recovery(); SELECT pg_catalog.pg_listening_channels()";
         let answer = self
             .connection
             .query(&mut self.dispatcher, "a heartbeat", sql)
@@ -251,13 +255,14 @@ impl Session {
         if self.probe.has_failed() {
             return Ok(());
         }
-        let registered: HashSet<&str> = answer
-            .iter()
-            .filter_map(|message| match message {
-                SimpleQueryMessage::Row(row) => row.get(0),
-                _ => None,
-            })
-            .collect();
+        let mut rows = answer.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        if rows.next() == Some("t") {
+            return Err(ListenError::Standby);
+        }
+        let registered: HashSet<&str> = rows.collect();
         let missing = self
             .reconciler
             .listening()

@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// Each delay is random between zero and a limit. The limit doubles with each failure, from 25 ms up to `max_delay`, or up to
 /// `long_outage_max_delay` once the outage has lasted for `long_outage_after`. After errors that only a person can fix (a wrong
-/// password, a standby), each delay is random between half of `long_outage_max_delay` and all of it. No delay is shorter than
+/// password), each delay is random between half of `long_outage_max_delay` and all of it. No delay is shorter than
 /// 10 ms.
 ///
 /// ```

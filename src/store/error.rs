@@ -51,8 +51,9 @@ pub enum StoreError {
     /// The transaction could not be serialized with concurrent ones. Retry the whole transaction.
     #[error("the transaction could not be serialized with concurrent transactions; retry it")]
     Serialization,
-    /// The server is a standby, or the transaction is read-only. Connect to the primary.
-    #[error("the server is a standby or the transaction is read-only; connect to the primary")]
+    /// The server is a standby, or the transaction is read-only. During a switchover this ends by itself; otherwise connect to the
+    /// primary.
+    #[error("the server is a standby or the transaction is read-only; nothing was written; connect to the primary")]
     ReadOnly,
     /// The store's tables are missing or outdated. Run the migrations.
     #[error("the store in schema {schema:?} is not migrated: {reason}; run the migrations")]
@@ -96,7 +97,7 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::LockTimeout | Self::Deadlock | Self::Serialization | Self::Unavailable { .. }
+            Self::LockTimeout | Self::Deadlock | Self::Serialization | Self::ReadOnly | Self::Unavailable { .. }
         )
     }
 }

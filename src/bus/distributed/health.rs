@@ -68,6 +68,8 @@ pub struct BusHealth {
 struct Answers {
     store_answered: bool,
     store: Option<BusError>,
+    /// Whether the store has answered since notifications are received: before that it may have reached another server.
+    store_confirmed: bool,
     listener_answered: bool,
     listening: bool,
     listener: Option<BusError>,
@@ -130,6 +132,7 @@ impl HealthTracker {
     pub(super) fn store_answered(&self) {
         self.update(|answers| {
             answers.store_answered = true;
+            answers.store_confirmed = true;
             answers.store = None;
         });
     }
@@ -140,6 +143,7 @@ impl HealthTracker {
 
     pub(super) fn listener(&self, listening: bool, reason: Option<BusError>) {
         self.update(|answers| {
+            answers.store_confirmed &= listening && answers.listening;
             answers.listener_answered |= listening || reason.is_some();
             answers.listening = listening;
             answers.listener = reason;
@@ -159,6 +163,8 @@ impl HealthTracker {
             (BusState::Down, Some(error.clone()))
         } else if !answers.store_answered || !answers.listener_answered {
             (BusState::Starting, answers.listener.clone())
+        } else if answers.listening && !answers.store_confirmed {
+            return; // the next answer of the store decides
         } else if answers.listening {
             (BusState::Live, None)
         } else {

@@ -19,11 +19,19 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>, listener: Lis
     };
     let mut changes = listener.health_changes();
     let mut was_listening = false;
+    let mut was_server = None;
     loop {
         let health = changes.latest();
         let is_listening = health.is_listening();
+        let server = health.server.filter(|_| is_listening).map(|server| server.started_at);
+        let is_another = server != was_server;
+        if is_another {
+            // Before anything is read because of it.
+            shared.store.follow_server(server.as_deref());
+            was_server = server;
+        }
         shared.health.listener(is_listening, health.reason.map(Into::into));
-        if is_listening != was_listening {
+        if is_listening != was_listening || is_another {
             was_listening = is_listening;
             if is_listening {
                 shared.store.on_reconnect();

@@ -84,7 +84,11 @@ pub(super) async fn send<E: StreamEvent>(shared: &SharedBus<E>, payloads: &[Stri
                 pool.give_back(connection);
                 Ok(())
             }
-            Ok(Err(error)) => Err(StoreError::other(error).into()),
+            Ok(Err(error)) => {
+                // It may lead to a standby.
+                connection.close_on_drop();
+                Err(StoreError::other(error).into())
+            }
             Err(_) => {
                 // The answer may still arrive, so the connection must not be reused.
                 connection.close_on_drop();

@@ -30,6 +30,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
             })
             .collect();
         shared.counters.reads.add(1);
+        let checks_requested = shared.wakeups.checks_requested();
         let pages = match shared.store.replay_many(&ranges, shared.settings.page).await {
             Ok(pages) => pages,
             Err(error) => {
@@ -43,7 +44,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
         backoff.reset();
         shared.health.store_answered();
         // The connection may have been lost during the read, and another server may have answered it.
-        if shared.wakeups.needs_history_check() {
+        if shared.wakeups.needs_history_check() || shared.wakeups.checks_requested() != checks_requested {
             shared.hub.put_back(reads);
             continue;
         }

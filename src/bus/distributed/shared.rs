@@ -127,6 +127,7 @@ impl<E: StreamEvent> SharedBus<E> {
         self.runtime.close();
         self.hub.close();
         self.health.closed();
+        self.store.follow_server(None);
         #[cfg(feature = "metrics")]
         self.counters.report(); // includes what happened since the last sweep
     }

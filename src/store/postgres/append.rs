@@ -1,16 +1,16 @@
 //! Appending in the store's own transactions, and the statements for it.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 use sqlx::Postgres;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
-use tokio::time::timeout;
 
 use super::PostgresStore;
 use super::encode::{EncodedEvent, restore_actual_seq};
 use super::error::{Operation, store_error};
-use super::execute::{fetch_row, timeout_error};
 use super::read::{event_id, time};
 use crate::event::StreamEvent;
 use crate::pg::warm_pool::PooledConnection;
@@ -39,7 +39,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         stream_key: &str,
         event: &EncodedEvent,
     ) -> Result<RecordMetadata, StoreError> {
-        let query = self.append_record_query(stream_key, event, false);
+        let query = |server| self.append_record_query(stream_key, event, false, server);
         let row = self.run_append(stream_key, query).await?;
         self.metadata(&row)
     }
@@ -61,33 +61,23 @@ impl<E: StreamEvent> PostgresStore<E> {
         let Some(first) = stream_keys.first() else {
             return Ok(Vec::new());
         };
-        let query = self.append_records_query(stream_keys, events, false);
+        let query = |server| self.append_records_query(stream_keys, events, false, server);
         let row = self.run_append(first, query).await?;
         self.metadata_of_all(&row)
     }
 
-    async fn run_append(&self, stream_key: &str, query: Query<'_, Postgres, PgArguments>) -> Result<PgRow, StoreError> {
-        let mut connection = self.acquire().await?;
-        let append = fetch_row(&mut connection, query, self.inner.transaction_pooler);
-        match timeout(self.locking_timeout(), append).await {
-            Ok(Ok(row)) => {
-                self.inner.connections.give_back(connection);
-                Ok(row)
-            }
-            Ok(Err(error)) => Err(self.append_error(error, stream_key)),
-            Err(_) => Err(self.abandon(&mut connection)),
-        }
+    async fn run_append<'q>(
+        &self,
+        stream_key: &str,
+        query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
+    ) -> Result<PgRow, StoreError> {
+        let appended = self.fetch_one_locking(query).await;
+        appended.map_err(|error| self.append_error(error, stream_key))
     }
 
     pub(super) async fn acquire(&self) -> Result<PooledConnection, StoreError> {
         let acquired = self.inner.connections.acquire().await;
         acquired.map_err(|error| self.read_error(error))
-    }
-
-    /// Closes a connection whose statement timed out. The response may still arrive, so no other statement may use it.
-    pub(super) fn abandon(&self, connection: &mut PooledConnection) -> StoreError {
-        connection.close_on_drop();
-        self.read_error(timeout_error(self.locking_timeout()))
     }
 
     pub(super) fn append_error(&self, error: sqlx::Error, stream_key: &str) -> StoreError {
@@ -99,6 +89,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         stream_key: &'q str,
         event: &'q EncodedEvent,
         notify: bool,
+        server: Option<Arc<str>>,
     ) -> Query<'q, Postgres, PgArguments> {
         let inner = &*self.inner;
         sqlx::query(&inner.schema.append_record)
@@ -108,6 +99,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             .bind(notify)
             .bind(&*inner.channel)
             .bind(inner.lock_timeout_ms)
+            .bind(server)
             .persistent(!inner.transaction_pooler)
     }
 
@@ -116,6 +108,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         stream_keys: &'q [&'q str],
         events: &'q [EncodedEvent],
         notify: bool,
+        server: Option<Arc<str>>,
     ) -> Query<'q, Postgres, PgArguments> {
         let inner = &*self.inner;
         let payloads: Vec<Json<&RawValue>> = events.iter().map(|event| Json(&*event.payload)).collect();
@@ -127,6 +120,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             .bind(notify)
             .bind(&*inner.channel)
             .bind(inner.lock_timeout_ms)
+            .bind(server)
             .persistent(!inner.transaction_pooler)
     }
 

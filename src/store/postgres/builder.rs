@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use super::error::{Operation, store_error};
 use super::group_commit::AppendQueue;
+use super::primary::Primary;
 use super::schema::{InvalidSchemaName, Schema};
 use super::{Inner, PostgresStore};
 use crate::event::{FleetEvent, StreamEvent};
@@ -196,6 +197,7 @@ impl<E> PostgresStoreBuilder<E> {
             inner: Arc::new(Inner {
                 append_queue: AppendQueue::new(pool.options().get_max_connections()),
                 connections: WarmPool::shared(pool),
+                primary: Primary::default(),
                 schema,
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
                 response_timeout: self.response_timeout,

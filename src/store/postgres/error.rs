@@ -10,6 +10,10 @@ use crate::store::StoreError;
 const SEQ_CONFLICT: &str = "RB001";
 const INVALID_STREAM_KEY: &str = "RB002";
 
+/// The SQLSTATE that `migrations/0003_read.sql` raises. The DETAIL is [`STANDBY`] or `other`.
+const WRONG_SERVER: &str = "RB003";
+const STANDBY: &str = "standby";
+
 /// The DETAIL of [`SEQ_CONFLICT`].
 #[derive(Deserialize)]
 struct SeqConflictDetail {
@@ -24,6 +28,31 @@ pub(super) enum Operation<'a> {
     Read,
     /// An append to this stream, and perhaps to others.
     Append(&'a str),
+}
+
+/// Why a statement may succeed if it is repeated, here or on another connection. It has written nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The server is a standby.
+    Standby,
+    /// The server is not the one that the bus listens on.
+    OtherServer,
+    /// The server is a standby, or a setting makes transactions read-only.
+    ReadOnly,
+    /// The transaction could not be serialized with others.
+    Serialization,
+}
+
+pub(super) fn refusal(error: &sqlx::Error) -> Option<Refusal> {
+    let database = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
+    match database.code() {
+        WRONG_SERVER if database.detail() == Some(STANDBY) => Some(Refusal::Standby),
+        WRONG_SERVER => Some(Refusal::OtherServer),
+        "25006" => Some(Refusal::ReadOnly),
+        "40001" => Some(Refusal::Serialization),
+        "23505" if database.table() == Some("events") => Some(Refusal::Serialization),
+        _ => None,
+    }
 }
 
 pub(super) fn store_error(error: sqlx::Error, schema: &Schema, operation: Operation<'_>) -> StoreError {
@@ -71,6 +100,10 @@ fn from_server(error: &PgDatabaseError, schema: &Schema, operation: Operation<'_
         "40001" => StoreError::Serialization,
         "23505" if error.table() == Some("events") => StoreError::Serialization,
         "25006" => StoreError::ReadOnly,
+        WRONG_SERVER if error.detail() == Some(STANDBY) => StoreError::ReadOnly,
+        WRONG_SERVER => StoreError::Unavailable {
+            reason: error.message().to_owned(),
+        },
         // Undefined table, schema, function, column.
         "42P01" | "3F000" | "42883" | "42703" => not_migrated(),
         // Character not in the server's encoding; character or syntax that jsonb refuses; number out of range; value too large or

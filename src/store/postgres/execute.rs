@@ -1,6 +1,8 @@
-//! Running the store's statements: on any connection of the pool or, behind a transaction pooler, each in its own transaction.
+//! Running the store's statements: on any connection of the pool that leads to the primary or, behind a transaction pooler, each in its
+//! own transaction.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
@@ -8,27 +10,43 @@ use sqlx::query::Query;
 use sqlx::{Connection as _, PgConnection, Postgres, Row as _};
 use tokio::time::timeout;
 
-use super::error::{Operation, store_error};
-use super::{Inner, PostgresStore};
+use super::PostgresStore;
+use super::error::{Operation, Refusal, refusal, store_error};
+use crate::pg::warm_pool::PooledConnection;
 use crate::store::StoreError;
 
+/// How often a statement is repeated that could not be serialized.
+const MAX_SERIALIZATION_RETRIES: u32 = 5;
+
+/// What a statement's transaction begins with if the defaults of the role or the database do not fit.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+
 impl<E> PostgresStore<E> {
-    pub(super) async fn fetch_all(&self, query: Query<'_, Postgres, PgArguments>) -> Result<Vec<PgRow>, sqlx::Error> {
-        self.fetch_within(self.inner.response_timeout, query).await
+    /// Runs a statement. `query` creates it for the server that must run it, the last argument.
+    pub(super) async fn fetch_all<'q>(
+        &self,
+        query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
+    ) -> Result<Vec<PgRow>, sqlx::Error> {
+        let connection = self.inner.connections.acquire().await?;
+        self.fetch_on(connection, self.inner.response_timeout, query).await
     }
 
     /// For a statement that always returns one row.
-    pub(super) async fn fetch_one(&self, query: Query<'_, Postgres, PgArguments>) -> Result<PgRow, sqlx::Error> {
-        self.fetch_all(query).await?.pop().ok_or(sqlx::Error::RowNotFound)
+    pub(super) async fn fetch_one<'q>(
+        &self,
+        query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
+    ) -> Result<PgRow, sqlx::Error> {
+        self.fetch_all(query).await.and_then(only_row)
     }
 
     /// For a statement that locks streams and always returns one row.
-    pub(super) async fn fetch_one_locking(
+    pub(super) async fn fetch_one_locking<'q>(
         &self,
-        query: Query<'_, Postgres, PgArguments>,
+        query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
     ) -> Result<PgRow, sqlx::Error> {
-        let mut rows = self.fetch_within(self.locking_timeout(), query).await?;
-        rows.pop().ok_or(sqlx::Error::RowNotFound)
+        let connection = self.inner.connections.acquire().await?;
+        let rows = self.fetch_on(connection, self.locking_timeout(), query).await;
+        rows.and_then(only_row)
     }
 
     /// How long a statement that locks streams may take.
@@ -37,28 +55,78 @@ impl<E> PostgresStore<E> {
         self.inner.response_timeout.saturating_add(lock_timeout)
     }
 
-    async fn fetch_within(
+    /// Runs a statement on this connection. If the server refuses it as the wrong server, closes the connection and repeats it on
+    /// others: a pool may keep connections to a former primary for long, and nothing was read or written.
+    pub(super) async fn fetch_on<'q>(
         &self,
+        mut connection: PooledConnection,
         limit: Duration,
-        query: Query<'_, Postgres, PgArguments>,
+        query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>, sqlx::Error> {
-        let Inner {
-            connections,
-            transaction_pooler,
-            ..
-        } = &*self.inner;
-        let mut connection = connections.acquire().await?;
-        match timeout(limit, fetch_rows(&mut connection, query, *transaction_pooler)).await {
-            Ok(rows) => {
-                let rows = rows?;
-                connections.give_back(connection);
-                Ok(rows)
+        let inner = &*self.inner;
+        let mut explicit = inner.transaction_pooler || inner.primary.needs_explicit_transactions();
+        let mut serialization_failures = 0;
+        // Each of the pool's connections may lead to the wrong server; the one after them is new.
+        let mut wrong_servers = None;
+        loop {
+            let server = inner.primary.expected();
+            let rows = fetch_rows(
+                &mut connection,
+                query(server.clone()),
+                explicit,
+                inner.transaction_pooler,
+            );
+            let error = match timeout(limit, rows).await {
+                Ok(Ok(rows)) => {
+                    inner.connections.give_back(connection);
+                    inner.primary.reached();
+                    return Ok(rows);
+                }
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    // The response may still arrive, so no other statement may use this connection.
+                    connection.close_on_drop();
+                    return Err(timeout_error(limit));
+                }
+            };
+            let in_recovery = match refusal(&error) {
+                None => return Err(error),
+                Some(Refusal::Serialization) if serialization_failures < MAX_SERIALIZATION_RETRIES => {
+                    serialization_failures += 1;
+                    explicit = true; // the session's default is another isolation level
+                    continue;
+                }
+                Some(Refusal::Serialization) => return Err(error),
+                // The role or the database may have a setting for it.
+                Some(Refusal::ReadOnly) => match timeout(limit, is_in_recovery(&mut connection)).await {
+                    Ok(Ok(false)) if explicit => return Err(error),
+                    Ok(Ok(false)) => {
+                        explicit = true;
+                        inner.primary.use_explicit_transactions();
+                        continue;
+                    }
+                    Ok(Ok(true)) => true,
+                    Ok(Err(_)) | Err(_) => {
+                        connection.close_on_drop();
+                        return Err(error);
+                    }
+                },
+                Some(Refusal::Standby) => true,
+                Some(Refusal::OtherServer) => false,
+            };
+            connection.close_on_drop();
+            drop(connection);
+            let left: &mut u32 = wrong_servers.get_or_insert_with(|| inner.connections.pool.size().saturating_add(1));
+            match left.checked_sub(1) {
+                Some(fewer) => *left = fewer,
+                None if in_recovery => {
+                    inner.primary.back_off().await;
+                    return Err(error);
+                }
+                // New connections lead to another primary, so the listening connection is the one that has stayed behind.
+                None => inner.primary.forget(server.as_deref()),
             }
-            Err(_) => {
-                // The response may still arrive, so no other statement may use this connection.
-                connection.close_on_drop();
-                Err(timeout_error(limit))
-            }
+            connection = inner.connections.acquire().await?;
         }
     }
 
@@ -74,34 +142,40 @@ impl<E> PostgresStore<E> {
     }
 }
 
-/// For a statement that always returns one row.
-pub(super) async fn fetch_row(
-    connection: &mut PgConnection,
-    query: Query<'_, Postgres, PgArguments>,
-    transaction_pooler: bool,
-) -> Result<PgRow, sqlx::Error> {
-    let mut rows = fetch_rows(connection, query, transaction_pooler).await?;
+/// The row of a statement that always returns one.
+pub(super) fn only_row(mut rows: Vec<PgRow>) -> Result<PgRow, sqlx::Error> {
     rows.pop().ok_or(sqlx::Error::RowNotFound)
 }
 
 async fn fetch_rows(
     connection: &mut PgConnection,
     query: Query<'_, Postgres, PgArguments>,
+    explicit: bool,
     transaction_pooler: bool,
 ) -> Result<Vec<PgRow>, sqlx::Error> {
-    if !transaction_pooler {
+    if !explicit {
         return query.fetch_all(connection).await;
     }
-    // sqlx prepares a statement in one exchange and executes it in the next. The pooler may switch servers in between, unless a
-    // transaction is open.
-    let mut transaction = connection.begin().await?;
-    let rows = query.persistent(false).fetch_all(&mut *transaction).await?;
-    transaction.commit().await?;
+    // sqlx prepares a statement in one exchange and executes it in the next. A transaction pooler may switch servers in between,
+    // unless a transaction is open.
+    let mut transaction = connection.begin_with(BEGIN).await?;
+    let rows = query.persistent(!transaction_pooler).fetch_all(&mut *transaction).await;
+    let ended = match rows {
+        Ok(_) => transaction.commit().await,
+        Err(_) => transaction.rollback().await,
+    };
+    let rows = rows?;
+    ended?;
     Ok(rows)
 }
 
+async fn is_in_recovery(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let query = sqlx::query_scalar("SELECT pg_catalog.pg_is_in_recovery()").persistent(false);
+    query.fetch_one(connection).await
+}
+
 /// Without a limit, a frozen server or a dead network path would block a statement until the kernel gives up, for hours.
-pub(super) fn timeout_error(limit: Duration) -> sqlx::Error {
+fn timeout_error(limit: Duration) -> sqlx::Error {
     sqlx::Error::Io(io::Error::new(
         io::ErrorKind::TimedOut,
         format!("no response within {limit:?}"),

@@ -9,6 +9,7 @@ mod execute;
 mod group_commit;
 pub(crate) mod jsonb_text;
 mod migrate;
+mod primary;
 mod read;
 mod retention;
 mod schema;
@@ -23,6 +24,7 @@ use sqlx::{PgPool, Row as _};
 
 pub use self::builder::{DEFAULT_CHANNEL, DEFAULT_SCHEMA, PostgresStoreBuilder};
 use self::group_commit::AppendQueue;
+use self::primary::Primary;
 pub use self::schema::InvalidSchemaName;
 use self::schema::Schema;
 use super::{ChangedStream, Changes, EventId, Page, Record, ReplayRange, Store, StoreError, Watermark};
@@ -86,6 +88,7 @@ pub struct PostgresStore<E = FleetEvent> {
 
 struct Inner {
     connections: WarmPool,
+    primary: Primary,
     schema: Schema,
     lock_timeout_ms: i32,
     response_timeout: Duration,
@@ -219,7 +222,7 @@ impl<E> PostgresStore<E> {
     /// # }
     /// ```
     pub async fn check_migrated(&self) -> Result<(), StoreError> {
-        let row = self.fetch_one(sqlx::query(&self.inner.schema.last_migration)).await;
+        let row = self.fetch_one(|_| sqlx::query(&self.inner.schema.last_migration)).await;
         let applied = row.and_then(|row| row.try_get::<Option<i64>, _>(0));
         migrate::check(applied.map_err(|error| self.read_error(error))?, &self.inner.schema)
     }
@@ -280,9 +283,13 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
             .map(Watermark::as_str)
             // Ignore watermarks of other stores.
             .filter(|text| serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).is_ok());
-        let query = sqlx::query(&self.inner.schema.changed_since)
-            .bind(since)
-            .bind(i32::try_from(limit.max(1)).unwrap_or(i32::MAX - 1).min(i32::MAX - 1));
+        let limit = i32::try_from(limit.max(1)).unwrap_or(i32::MAX - 1).min(i32::MAX - 1);
+        let query = |server| {
+            sqlx::query(&self.inner.schema.changed_since)
+                .bind(since)
+                .bind(limit)
+                .bind(server)
+        };
         let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
         let stream_keys: Vec<String> = self.get(&row, 0)?;
         let high_waters: Vec<i64> = self.get(&row, 1)?;
@@ -306,5 +313,9 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
 
     fn on_reconnect(&self) {
         self.inner.connections.on_reconnect();
+    }
+
+    fn follow_server(&self, server: Option<&str>) {
+        self.inner.primary.expect(server);
     }
 }

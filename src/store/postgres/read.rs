@@ -19,10 +19,14 @@ impl<E: StreamEvent> PostgresStore<E> {
         }
         let stream_keys: Vec<&str> = ranges.iter().map(|range| sendable(&range.stream_key)).collect();
         let after: Vec<i64> = ranges.iter().map(|range| clamp(range.after)).collect();
-        let query = sqlx::query(&self.inner.schema.replay_many)
-            .bind(stream_keys)
-            .bind(after)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let query = |server| {
+            sqlx::query(&self.inner.schema.replay_many)
+                .bind(&stream_keys)
+                .bind(&after)
+                .bind(limit)
+                .bind(server)
+        };
         let rows = self.fetch_all(query).await.map_err(|error| self.read_error(error))?;
         let mut pages: Vec<Page<E>> = Vec::with_capacity(ranges.len());
         for row in rows {
@@ -61,7 +65,11 @@ impl<E: StreamEvent> PostgresStore<E> {
             return Ok(Vec::new());
         }
         let stream_keys: Vec<&str> = stream_keys.iter().map(|key| sendable(key)).collect();
-        let query = sqlx::query(&self.inner.schema.high_waters).bind(stream_keys);
+        let query = |server| {
+            sqlx::query(&self.inner.schema.high_waters)
+                .bind(&stream_keys)
+                .bind(server)
+        };
         let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
         let high_waters: Vec<i64> = self.get(&row, 0)?;
         Ok(high_waters.into_iter().map(i64::cast_unsigned).collect())
@@ -80,7 +88,12 @@ impl<E: StreamEvent> PostgresStore<E> {
             .iter()
             .map(|(_, seq)| i64::try_from(*seq).unwrap_or(0))
             .collect();
-        let query = sqlx::query(&self.inner.schema.event_ids).bind(stream_keys).bind(seqs);
+        let query = |server| {
+            sqlx::query(&self.inner.schema.event_ids)
+                .bind(&stream_keys)
+                .bind(&seqs)
+                .bind(server)
+        };
         let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
         let ids: Vec<Option<Vec<u8>>> = self.get(&row, 0)?;
         Ok(ids.into_iter().map(|id| event_id(&id?)).collect())

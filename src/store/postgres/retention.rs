@@ -156,11 +156,14 @@ impl<E: StreamEvent> PostgresStore<E> {
             .iter()
             .map(|(stream_key, through)| (stream_key.as_str(), *through))
             .unzip();
-        let query = sqlx::query(&self.inner.schema.trim_streams)
-            .bind(stream_keys)
-            .bind(throughs)
-            .bind(EVENTS_PER_STEP)
-            .bind(self.inner.lock_timeout_ms);
+        let query = |server| {
+            sqlx::query(&self.inner.schema.trim_streams)
+                .bind(&stream_keys)
+                .bind(&throughs)
+                .bind(EVENTS_PER_STEP)
+                .bind(self.inner.lock_timeout_ms)
+                .bind(server)
+        };
         let row = self
             .fetch_one_locking(query)
             .await
@@ -170,10 +173,13 @@ impl<E: StreamEvent> PostgresStore<E> {
 
     /// Removes events older than `age` seconds. Returns how many, and the streams that may have more of them.
     async fn trim_old_step(&self, streams: &[String], age: f64) -> Result<(u64, Vec<String>), StoreError> {
-        let query = sqlx::query(&self.inner.schema.last_seqs_before)
-            .bind(streams)
-            .bind(age)
-            .bind(EVENTS_PER_STEP);
+        let query = |server| {
+            sqlx::query(&self.inner.schema.last_seqs_before)
+                .bind(streams)
+                .bind(age)
+                .bind(EVENTS_PER_STEP)
+                .bind(server)
+        };
         let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
         let last_seqs: Vec<Option<i64>> = self.get(&row, 0)?;
         let old = streams.iter().zip(last_seqs);
@@ -186,9 +192,12 @@ impl<E: StreamEvent> PostgresStore<E> {
     }
 
     async fn stream_extents(&self, after_key: &str) -> Result<Vec<StreamExtent>, StoreError> {
-        let query = sqlx::query(&self.inner.schema.stream_extents)
-            .bind(after_key)
-            .bind(STREAMS_PER_QUERY);
+        let query = |server| {
+            sqlx::query(&self.inner.schema.stream_extents)
+                .bind(after_key)
+                .bind(STREAMS_PER_QUERY)
+                .bind(server)
+        };
         let rows = self.fetch_all(query).await.map_err(|error| self.read_error(error))?;
         rows.iter()
             .map(|row| {

@@ -98,25 +98,39 @@ impl Schema {
         let s = quote(name);
         // Nothing but calls of the store's functions: the server would look up the name of anything else, an operator or a cast
         // included, along the session's search path, where other roles may have put their own.
+        // `guarded(n, m)` is parameter n, provided that the server is the expected one, which is parameter m.
+        let guarded = |argument: u32, server: u32| format!("{s}.require_server(${server}, ${argument})");
         let call = |call: &str| Statement(format!("SELECT {s}.{call}").into());
         let columns = |columns: &str, call: &str| Statement(format!("SELECT {columns} FROM {s}.{call}").into());
         Self {
-            append_record: columns("seq, event_id, appended_at", "append_record($1, $2, $3, $4, $5, $6)"),
-            append_records: columns("seqs, event_ids, appended_at", "append_records($1, $2, $3, $4, $5, $6)"),
-            try_append_records: columns("seqs, event_ids, appended_at", "try_append_records($1, $2, $3)"),
+            append_record: columns(
+                "seq, event_id, appended_at",
+                &format!("append_record({}, $2, $3, $4, $5, $6)", guarded(1, 7)),
+            ),
+            append_records: columns(
+                "seqs, event_ids, appended_at",
+                &format!("append_records({}, $2, $3, $4, $5, $6)", guarded(1, 7)),
+            ),
+            try_append_records: columns(
+                "seqs, event_ids, appended_at",
+                &format!("try_append_records({}, $2, $3)", guarded(1, 4)),
+            ),
             replay_many: columns(
                 "ordinal, low_water, seq, event_id, appended_at, payload",
-                "replay_many($1, $2, $3)",
+                &format!("replay_many({}, $2, $3)", guarded(1, 4)),
             ),
-            high_waters: call("high_waters($1)"),
-            event_ids: call("event_ids($1, $2)"),
+            high_waters: call(&format!("high_waters({})", guarded(1, 2))),
+            event_ids: call(&format!("event_ids({}, $2)", guarded(1, 3))),
             changed_since: columns(
                 "stream_keys, high_waters, watermark, more, complete",
-                "changed_since($1, $2)",
+                &format!("changed_since($1, {})", guarded(2, 3)),
             ),
-            trim_streams: call("trim_streams($1, $2, $3, $4)"),
-            stream_extents: columns("stream_key, oldest_seq, oldest_age, last_seq", "stream_extents($1, $2)"),
-            last_seqs_before: call("last_seqs_before($1, $2, $3)"),
+            trim_streams: call(&format!("trim_streams({}, $2, $3, $4)", guarded(1, 5))),
+            stream_extents: columns(
+                "stream_key, oldest_seq, oldest_age, last_seq",
+                &format!("stream_extents({}, $2)", guarded(1, 3)),
+            ),
+            last_seqs_before: call(&format!("last_seqs_before({}, $2, $3)", guarded(1, 4))),
             last_migration: call("last_migration()"),
             rebind_after_restore: call("rebind_after_restore()"),
             name: name.to_owned(),
@@ -181,12 +195,9 @@ mod tests {
     fn names_are_quoted() {
         let schema = Schema::new("a\"; DROP SCHEMA public; --").unwrap();
         assert_eq!(schema.quoted(), "\"a\"\"; DROP SCHEMA public; --\"");
-        assert!(
-            schema
-                .append_record
-                .0
-                .ends_with("FROM \"a\"\"; DROP SCHEMA public; --\".append_record($1, $2, $3, $4, $5, $6)")
-        );
+        assert!(schema.append_record.0.contains(
+            " FROM \"a\"\"; DROP SCHEMA public; --\".append_record(\"a\"\"; DROP SCHEMA public; --\".require_server("
+        ));
     }
 
     /// P17: an operator, a cast, or a name without a schema would be looked up along the session's search path.

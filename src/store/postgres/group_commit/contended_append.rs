@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 
 use super::append_queue::{QueuedAppend, StreamBatch};
 use crate::event::StreamEvent;
-use crate::store::{PostgresStore, StoreError};
+use crate::store::PostgresStore;
 
 /// A stream that is in flight on its own. Dropping it starts the stream's next batch, or releases the stream if none is queued.
 struct ContendedStream<E: StreamEvent> {
@@ -56,7 +56,7 @@ impl<E: StreamEvent> ContendedStream<E> {
                     }
                     return;
                 }
-                Err(error @ StoreError::Unavailable { .. }) => {
+                Err(error) if super::concerns_all(&error) => {
                     for reply in replies {
                         let _ = reply.send(Err(error.clone()));
                     }

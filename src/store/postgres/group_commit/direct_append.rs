@@ -28,10 +28,9 @@ impl<E: StreamEvent> PostgresStore<E> {
 
 impl<E: StreamEvent> DirectAppend<E> {
     pub(super) async fn run(mut self, event: EncodedEvent) -> Result<RecordMetadata, StoreError> {
-        let mut connection = self.store.acquire().await?;
+        let connection = self.store.acquire().await?;
         let events = [(&*self.stream_key, &event)];
-        let metadata = self.store.try_append_records(&mut connection, &events).await?;
-        self.store.inner.connections.give_back(connection);
+        let metadata = self.store.try_append_records(connection, &events).await?;
         if let Some(Some(metadata)) = metadata.into_iter().next() {
             return Ok(metadata);
         }

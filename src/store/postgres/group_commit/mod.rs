@@ -18,13 +18,12 @@ use sqlx::types::Json;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::timeout;
 
 pub(super) use self::append_queue::AppendQueue;
 use self::append_queue::{QueuedAppend, StreamBatch};
 use super::PostgresStore;
 use super::encode::EncodedEvent;
-use super::execute::fetch_row;
+use super::execute::only_row;
 use crate::event::StreamEvent;
 use crate::pg::warm_pool::PooledConnection;
 use crate::store::StoreError;
@@ -81,10 +80,10 @@ impl<E: StreamEvent> PostgresStore<E> {
         }
     }
 
-    /// Appends the events whose streams are not locked, all or none. `None` for an event whose stream is locked.
+    /// Appends the events whose streams are not locked, all or none, and gives back the connection. `None` for an event whose stream is locked.
     async fn try_append_records(
         &self,
-        connection: &mut PooledConnection,
+        connection: PooledConnection,
         events: &[(&str, &EncodedEvent)],
     ) -> Result<Vec<Option<RecordMetadata>>, StoreError> {
         let stream_keys: Vec<&str> = events.iter().map(|(stream_key, _)| *stream_key).collect();
@@ -93,15 +92,17 @@ impl<E: StreamEvent> PostgresStore<E> {
             .map(|(_, event)| Json::<&RawValue>(&event.payload))
             .collect();
         let expected_seqs: Vec<i64> = events.iter().map(|(_, event)| event.expected_seq).collect();
-        let query = sqlx::query(&self.inner.schema.try_append_records)
-            .bind(stream_keys)
-            .bind(payloads)
-            .bind(expected_seqs);
-        let append = fetch_row(connection, query, self.inner.transaction_pooler);
-        match timeout(self.locking_timeout(), append).await {
-            Ok(Ok(row)) => self.metadata_unless_skipped(&row),
-            Ok(Err(error)) => Err(self.append_error(error, events[0].0)),
-            Err(_) => Err(self.abandon(connection)),
+        let query = |server| {
+            sqlx::query(&self.inner.schema.try_append_records)
+                .bind(&stream_keys)
+                .bind(&payloads)
+                .bind(&expected_seqs)
+                .bind(server)
+        };
+        let rows = self.fetch_on(connection, self.locking_timeout(), query).await;
+        match rows.and_then(only_row) {
+            Ok(row) => self.metadata_unless_skipped(&row),
+            Err(error) => Err(self.append_error(error, events[0].0)),
         }
     }
 }
@@ -143,18 +144,15 @@ impl<E: StreamEvent> Drop for GroupCommitTask<E> {
 
 impl<E: StreamEvent> Group<'_, E> {
     /// Appends the events and replies to the callers.
-    async fn commit(mut self, mut connection: PooledConnection) {
+    async fn commit(mut self, connection: PooledConnection) {
         let mut events = Vec::new();
         for StreamBatch { stream_key, appends } in &self.batches {
             events.extend(appends.iter().map(|append| (&**stream_key, &append.event)));
         }
-        match self.store.try_append_records(&mut connection, &events).await {
-            Ok(metadata) => {
-                self.store.inner.connections.give_back(connection);
-                self.reply(metadata);
-            }
+        match self.store.try_append_records(connection, &events).await {
+            Ok(metadata) => self.reply(metadata),
             // Nothing was written. A single append may be to blame, so retry stream by stream.
-            Err(error) if !matches!(error, StoreError::Unavailable { .. }) && events.len() > 1 => {
+            Err(error) if !concerns_all(&error) && events.len() > 1 => {
                 for batch in std::mem::take(&mut self.batches) {
                     self.store.spawn_contended_append(batch);
                 }
@@ -186,6 +184,11 @@ impl<E: StreamEvent> Group<'_, E> {
             }
         }
     }
+}
+
+/// Whether an error would meet each append of a group on its own, too.
+fn concerns_all(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable { .. } | StoreError::ReadOnly)
 }
 
 impl<E: StreamEvent> Drop for Group<'_, E> {

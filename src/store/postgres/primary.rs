@@ -1,0 +1,66 @@
+//! Which server the store's connections must lead to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// The maximum delay before an error after every connection has led to a standby. Its mean is half of it.
+const MAX_DELAY: Duration = Duration::from_millis(320);
+
+const FIRST_DELAY: Duration = Duration::from_millis(10);
+
+/// What the store knows about the server behind its connections.
+#[derive(Default)]
+pub(super) struct Primary {
+    /// The start time of the server that the bus listens on. `None` if there is none: then any server may answer.
+    expected: Mutex<Option<Arc<str>>>,
+    /// Statements in a row that no server could run, because each was a standby.
+    failures: AtomicU32,
+    /// Whether a default of the role or the database makes transactions read-only.
+    explicit_transactions: AtomicBool,
+}
+
+impl Primary {
+    pub(super) fn expected(&self) -> Option<Arc<str>> {
+        self.expected.lock().clone()
+    }
+
+    pub(super) fn expect(&self, server: Option<&str>) {
+        *self.expected.lock() = server.map(Arc::from);
+    }
+
+    /// Any server may answer until the bus listens on another one than this.
+    pub(super) fn forget(&self, server: Option<&str>) {
+        let mut expected = self.expected.lock();
+        if server.is_some() && expected.as_deref() == server {
+            *expected = None;
+            drop(expected);
+            tracing::warn!("the store's new connections lead to another primary than the listening connection");
+        }
+    }
+
+    /// A server has run a statement.
+    pub(super) fn reached(&self) {
+        // Relaxed: a delay that is too long or too short does no harm.
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits before an error is returned, so that callers that retry at once do not reconnect at once.
+    pub(super) async fn back_off(&self) {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed); // as above
+        let limit = FIRST_DELAY.saturating_mul(1 << failures.min(5)).min(MAX_DELAY);
+        tokio::time::sleep(limit.mul_f64(fastrand::f64())).await;
+    }
+
+    pub(super) fn needs_explicit_transactions(&self) -> bool {
+        self.explicit_transactions.load(Ordering::Relaxed) // a flag on its own
+    }
+
+    pub(super) fn use_explicit_transactions(&self) {
+        self.explicit_transactions.store(true, Ordering::Relaxed); // a flag on its own
+    }
+}

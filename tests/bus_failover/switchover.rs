@@ -1,0 +1,211 @@
+//! Planned switchovers behind one address: connections of the store that stay alive must not stay on the old server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use doorbell::bus::{BusError, BusState, DistributedBus, StreamEvent as _};
+use doorbell::store::{PostgresStore, StoreError};
+use sqlx::postgres::PgPoolOptions;
+use testkit::proxy::Proxy;
+use testkit::within::{eventually, within};
+use throwaway_postgres::{Server, Stop};
+use tokio::time::sleep;
+
+use crate::bus_support::progress::Progress;
+use crate::bus_support::writer::append;
+use crate::bus_support::{LISTENER, blocking, builder, expect, note, until};
+
+/// Stops the primary and starts it again as a standby of `next`, which is its standby until then.
+fn demote(primary: &Server, next: &Server) {
+    let conninfo = next.url().replace('\'', "''");
+    primary
+        .psql(&format!("ALTER SYSTEM SET primary_conninfo = '{conninfo}'"))
+        .unwrap();
+    primary.wait_for_standby(next).unwrap();
+    primary.stop(Stop::Fast).unwrap();
+    std::fs::write(primary.data_directory().join("standby.signal"), "").unwrap();
+    primary.start_again().unwrap();
+}
+
+/// The only writer of a stream, at a steady pace. Records when an append was last refused.
+struct PacedWriter {
+    stop: Arc<AtomicBool>,
+    task: tokio::task::JoinHandle<(u64, Option<Instant>)>,
+}
+
+impl PacedWriter {
+    fn start(bus: DistributedBus, stream: &'static str) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let task = tokio::spawn(async move {
+            let (mut seq, mut last_refusal) = (0, None);
+            while !stopped.load(Ordering::Relaxed) {
+                match bus.append_and_publish(note(stream, "hello").with_seq(seq + 1)).await {
+                    Ok(_) => seq += 1,
+                    // The previous attempt was committed, and only the response was lost.
+                    Err(BusError::Store(StoreError::SeqConflict { expected, .. })) if expected == seq + 2 => seq += 1,
+                    Err(BusError::Store(error)) if error.is_transient() => last_refusal = Some(Instant::now()),
+                    Err(error) => panic!("event {}: {error:?}", seq + 1),
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+            (seq, last_refusal)
+        });
+        Self { stop, task }
+    }
+
+    async fn stop(self) -> (u64, Option<Instant>) {
+        self.stop.store(true, Ordering::Relaxed);
+        within("the end of the writer", self.task).await.unwrap()
+    }
+}
+
+async fn switch_over(store: impl AsyncFn(&Proxy) -> Arc<PostgresStore>) {
+    let mut old = Server::start().unwrap();
+    let mut new = old.standby().unwrap();
+    let proxy = Proxy::start(old.port()).await.unwrap();
+    let url = proxy.url("postgres");
+    crate::bus_support::store(&url).await; // migrates
+    let (here, there) = (store(&proxy).await, store(&proxy).await);
+    let here = builder(&url, &here).connect().await.unwrap();
+    let there = builder(&url, &there).connect().await.unwrap();
+    let mut all = Progress::of(here.subscribe_all_ready().await.unwrap(), 1);
+    let writer = PacedWriter::start(there.clone(), "agent-1");
+    let mut writable = Instant::now();
+    for _ in 0..2 {
+        all.reaches("agent-1", all.at("agent-1") + 20).await;
+        (old, new) = blocking(move || {
+            demote(&old, &new);
+            (old, new)
+        })
+        .await;
+        // The address still leads to the old primary, and the pools connect to it.
+        sleep(Duration::from_millis(500)).await;
+        (old, new) = blocking(move || {
+            new.promote().unwrap();
+            (old, new)
+        })
+        .await;
+        proxy.redirect(new.port());
+        writable = Instant::now();
+        let before = all.at("agent-1");
+        all.reaches("agent-1", before + 20).await;
+        for bus in [&here, &there] {
+            until(bus, BusState::Live).await;
+        }
+        (old, new) = (new, old);
+    }
+    sleep(Duration::from_millis(1500)).await;
+    let (committed, last_refusal) = writer.stop().await;
+    let late = last_refusal
+        .expect("a standby refuses appends")
+        .saturating_duration_since(writable);
+    assert!(
+        late < Duration::from_secs(1),
+        "an append was refused {late:?} after the promotion"
+    );
+    all.reaches("agent-1", committed).await;
+    let kept = old.psql("SELECT count(*), max(seq) FROM doorbell.events").unwrap();
+    assert_eq!(kept, format!("{committed}|{committed}"));
+    for bus in [&here, &there] {
+        assert_eq!(bus.stats().rewinds, 0, "it is the same history");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p18_the_store_follows_a_switchover_with_the_old_primary_as_a_standby() {
+    switch_over(async |proxy| Arc::new(PostgresStore::connect(&proxy.url("postgres")).await.unwrap())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p18_a_store_over_the_callers_pool_follows_a_switchover() {
+    switch_over(async |proxy| {
+        let pool = PgPoolOptions::new()
+            .max_connections(8)
+            .acquire_timeout(Duration::from_secs(5));
+        let pool = pool.connect(&proxy.url("postgres")).await.unwrap();
+        Arc::new(PostgresStore::new(pool))
+    })
+    .await;
+}
+
+/// The old primary does not know that it was replaced, and still takes writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p18_nothing_is_appended_on_an_old_primary_once_the_listener_is_on_the_new_one() {
+    let old = Server::start().unwrap();
+    let new = old.standby().unwrap();
+    let proxy = Proxy::start(old.port()).await.unwrap();
+    let url = proxy.url("postgres");
+    let store = crate::bus_support::store(&url).await;
+    let bus = builder(&url, &store).connect().await.unwrap();
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    append(&bus, "agent-1", 1).await;
+    expect(&mut all, "agent-1", 1..=1).await;
+    old.wait_for_standby(&new).unwrap();
+    new.promote().unwrap();
+    proxy.redirect(new.port());
+    let connects = || bus.listen_stats().unwrap().connects;
+    let before = connects();
+    for pid in old.backends(LISTENER).unwrap() {
+        old.terminate_backend(pid).unwrap();
+    }
+    eventually("the listener's next connection", || connects() > before).await;
+    until(&bus, BusState::Live).await;
+    for seq in 2..=20 {
+        append(&bus, "agent-1", seq).await;
+    }
+    expect(&mut all, "agent-1", 2..=20).await;
+    let appended = "SELECT count(*) FROM doorbell.events";
+    assert_eq!(old.psql(appended).unwrap(), "1");
+    assert_eq!(new.psql(appended).unwrap(), "20");
+}
+
+/// The listening connection stays on a server that no longer answers, while new connections lead to its successor.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p18_the_store_does_not_wait_for_a_listener_that_stays_behind() {
+    let old = Server::start().unwrap();
+    let new = old.standby().unwrap();
+    let proxy = Proxy::start(old.port()).await.unwrap();
+    let url = proxy.url("postgres");
+    let store = crate::bus_support::store(&url).await;
+    let listener = doorbell::listen::ListenMultiplexer::builder()
+        .url(&url)
+        .heartbeat(Duration::from_secs(60), Duration::from_secs(60));
+    let bus = builder(&url, &store).listen(listener).connect().await.unwrap();
+    append(&bus, "agent-1", 1).await;
+    old.wait_for_standby(&new).unwrap();
+    new.promote().unwrap();
+    proxy.redirect(new.port());
+    for pid in old
+        .psql("SELECT pid FROM pg_stat_activity WHERE query LIKE '%append_record%' AND pid <> pg_backend_pid()")
+        .unwrap()
+        .lines()
+    {
+        old.terminate_backend(pid.parse().unwrap()).unwrap();
+    }
+    let begun = Instant::now();
+    append(&bus, "agent-1", 2).await;
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+/// A server can become a standby without closing its connections, as on Aurora.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p18_a_primary_that_becomes_a_standby_is_noticed_on_a_connection_that_stays() {
+    let server = Server::start().unwrap();
+    let bus = crate::bus_support::bus(&server.url()).await;
+    until(&bus, BusState::Live).await;
+    let replace = |body: &str| {
+        let sql = format!(
+            "CREATE OR REPLACE FUNCTION pg_catalog.pg_is_in_recovery() RETURNS boolean VOLATILE STRICT PARALLEL SAFE {body}"
+        );
+        server.psql(&sql).unwrap();
+    };
+    replace("LANGUAGE sql AS 'SELECT true'");
+    let health = until(&bus, BusState::Polling).await;
+    let reason = health.reason.unwrap().to_string();
+    assert!(reason.contains("standby"), "{reason}");
+    replace("LANGUAGE internal AS 'pg_is_in_recovery'");
+    until(&bus, BusState::Live).await;
+    append(&bus, "agent-1", 1).await;
+}
