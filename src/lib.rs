@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | [`ring`] | | a lock-free bounded broadcast ring for events of any type |
 //! | [`broadcast`] | | a drop-in replacement for `tokio::sync::broadcast`: change one `use` line |
-//! | `cluster` | `cluster` | numbered cluster events for operations consoles, joined to a snapshot without gap or repetition |
+//! | `cluster` | `cluster` | numbered cluster events for operations consoles, which continue a snapshot without gap or repetition |
 //! | `bus` | `bus` | an event bus that delivers the events of a durable store once and in order; in one process, or with `postgres` in many |
 //! | `store` | `bus` | the stores of the bus: in memory, and with `postgres` over Postgres |
 //! | `event` | `bus` | the trait for event types, and a ready-made one |
@@ -56,7 +56,7 @@ mod sync;
 #[cfg(doctest)]
 mod compile_fail;
 
-/// The examples of the README, compiled.
+/// Compiles the examples of the README.
 #[cfg(all(doctest, feature = "postgres"))]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -1,4 +1,4 @@
-//! Waiting until there is no receiver.
+//! Waits until there is no receiver.
 
 use core::fmt;
 use core::future::Future;
@@ -7,7 +7,7 @@ use core::task::{Context, Poll};
 
 use crate::ring::{AbsenceTicket, SubscriberCount};
 
-/// The future of [`Sender::closed`](super::Sender::closed). Dropping it leaves no waker behind.
+/// The future returned by [`Sender::closed`](super::Sender::closed). Dropping it leaves no waker behind.
 #[must_use = "futures do nothing unless polled"]
 pub struct Closed<'a> {
     counts: &'a SubscriberCount,

@@ -1,11 +1,11 @@
-//! Conversions between the drop-in's handles and the ring's: nothing is copied, and one channel can have both kinds.
+//! Converts between the handles of this module and those of the ring. No value is copied, and one channel can have both kinds.
 
 use super::{Receiver, Sender};
 use crate::ring::{Publisher, Subscriber};
 
-/// The ring's publisher becomes a sender: it returns values when there is no receiver.
+/// Converts the ring's publisher into a sender, which returns values when there is no receiver.
 ///
-/// The settings of the ring stay: its capacity, how receivers are woken, and where a receiver goes on after a lag.
+/// The settings of the ring remain: its capacity, how receivers are woken, and where a receiver continues after a lag.
 ///
 /// ```
 /// use doorbell::broadcast::Sender;
@@ -22,7 +22,7 @@ impl<T> From<Publisher<T>> for Sender<T> {
     }
 }
 
-/// A sender becomes the ring's publisher, which publishes whether or not there is a receiver.
+/// Converts a sender into the ring's publisher, which publishes whether or not there is a receiver.
 ///
 /// ```
 /// use doorbell::broadcast;
@@ -39,7 +39,7 @@ impl<T> From<Sender<T>> for Publisher<T> {
     }
 }
 
-/// The ring's subscriber becomes a receiver, at its position.
+/// Converts the ring's subscriber into a receiver at the same position.
 ///
 /// ```
 /// use doorbell::broadcast::Receiver;
@@ -56,7 +56,7 @@ impl<T> From<Subscriber<T>> for Receiver<T> {
     }
 }
 
-/// A receiver becomes the ring's subscriber, at its position. Its drop does not release what is retained.
+/// Converts a receiver into the ring's subscriber at the same position. Dropping that subscriber does not drop retained values.
 ///
 /// ```
 /// use doorbell::broadcast;
@@ -76,7 +76,7 @@ impl<T> From<Receiver<T>> for Subscriber<T> {
 }
 
 impl<T> Sender<T> {
-    /// The underlying publisher, for the methods that only it has.
+    /// Returns the underlying publisher, for the methods that only it has.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -91,7 +91,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The underlying subscriber, for example for its position and statistics.
+    /// Returns the underlying subscriber, for example for its position and statistics.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -103,7 +103,7 @@ impl<T> Receiver<T> {
         &self.subscriber
     }
 
-    /// The underlying subscriber, for the receives that only it has.
+    /// Returns the underlying subscriber, for the receive methods that only it has.
     ///
     /// ```
     /// use doorbell::broadcast;

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::ring;
 
-/// There was no receiver; returns the value.
+/// The error returned when there is no receiver. Contains the value.
 ///
 /// ```
 /// use doorbell::broadcast::{self, error::SendError};
@@ -25,7 +25,7 @@ impl<T> fmt::Display for SendError<T> {
 
 impl<T: fmt::Debug> std::error::Error for SendError<T> {}
 
-/// Why a receive that waits ended without a message.
+/// The error returned by receive methods that wait.
 ///
 /// ```
 /// use doorbell::broadcast::{self, error::RecvError};
@@ -44,9 +44,9 @@ impl<T: fmt::Debug> std::error::Error for SendError<T> {}
 /// ```
 #[derive(Debug, PartialEq, Eq, Clone)]
 pub enum RecvError {
-    /// Every sender was dropped and everything retained has been received.
+    /// Every sender was dropped, and every retained message has been received.
     Closed,
-    /// This many messages were overwritten before the receiver came to them. The next receive is for the oldest retained message.
+    /// This many messages were overwritten before the receiver reached them. The next call receives the oldest retained message.
     Lagged(u64),
 }
 
@@ -70,7 +70,7 @@ impl From<ring::RecvError> for RecvError {
     }
 }
 
-/// Why a receive that does not wait returned no message.
+/// The error returned by receive methods that do not wait.
 ///
 /// ```
 /// use doorbell::broadcast::{self, error::TryRecvError};
@@ -84,9 +84,9 @@ impl From<ring::RecvError> for RecvError {
 pub enum TryRecvError {
     /// There is no message yet.
     Empty,
-    /// Every sender was dropped and everything retained has been received.
+    /// Every sender was dropped, and every retained message has been received.
     Closed,
-    /// This many messages were overwritten before the receiver came to them. The next receive is for the oldest retained message.
+    /// This many messages were overwritten before the receiver reached them. The next call receives the oldest retained message.
     Lagged(u64),
 }
 

@@ -1,4 +1,4 @@
-//! A drop-in for `tokio::sync::broadcast` over the [ring]: change one `use` line.
+//! A drop-in replacement for `tokio::sync::broadcast`, built on the [ring]: change one `use` line.
 //!
 //! ```
 //! # // before: use tokio::sync::broadcast;
@@ -16,21 +16,23 @@
 //! # });
 //! ```
 //!
-//! Names, signatures and observable behaviour are those of tokio 1.54, including corner cases: a send without receivers returns the
-//! value, the capacity is rounded up to a power of two, a receiver that fell behind gets one [`Lagged(n)`](error::RecvError::Lagged)
-//! with the exact number and goes on with the oldest retained message, and so on. No runtime is needed; with the feature `tokio`,
-//! receives take part in tokio's cooperative budget.
+//! Names, signatures and observable behaviour are those of tokio 1.54, including corner cases: a send without receivers returns
+//! the value, the capacity is rounded up to a power of two, a receiver that fell behind gets one
+//! [`Lagged(n)`](error::RecvError::Lagged) with the exact number and continues with the oldest retained message, and so on. No
+//! runtime is needed; with the feature `tokio`, receives take part in tokio's [cooperative
+//! scheduling](https://docs.rs/tokio/latest/tokio/task/coop/index.html).
 //!
 //! # Differences
 //!
-//! - **`T: Send + Sync`** where the channel is made: several receivers clone a value at the same time. (In tokio they take turns.)
-//! - **A value lives longer**: until its storage is used again, at most twice the capacity later, or until the last receiver is
-//!   dropped, rather than until the last receiver has read it. Reads are not counted, which saves the time.
-//! - **Panics stay where they arise**: a waker that panics does not make `send` panic, and other waiters are still woken.
-//! - Under contention, a send may leave its wake-ups to another call on the channel that is under way, instead of blocking.
+//! - **`T: Send + Sync`** is required where the channel is created: several receivers clone a value at the same time. (In tokio
+//!   they take turns.)
+//! - **A value lives longer**: until its storage is reused, at most twice the capacity later, or until the last receiver is
+//!   dropped, rather than until the last receiver has read it. Not counting the reads saves time.
+//! - **A panic in a waker stays there**: it does not make `send` panic, and other waiters are still woken.
+//! - Under contention, a send may leave its wake-ups to another call on the channel that is in progress, instead of blocking.
 //!
-//! `docs/migrating-from-tokio.md` in the repository gives the reason and the test for each, and lists what the native interface
-//! adds. Handles of both kinds convert into each other (`From`), so code can migrate one handle at a time.
+//! `docs/migrating-from-tokio.md` in the repository gives the reason and the test for each, and lists what the ring's own
+//! interface adds. Handles of both kinds convert into each other (`From`), so code can migrate one handle at a time.
 
 mod closed;
 mod convert;
@@ -49,7 +51,7 @@ pub use weak::WeakSender;
 
 use crate::ring::{self, Builder, OnLag, Wake};
 
-/// Makes a channel that retains `capacity` messages, rounded up to a power of two.
+/// Creates a channel that retains `capacity` messages, rounded up to a power of two.
 ///
 /// ```
 /// use doorbell::broadcast;
@@ -61,17 +63,17 @@ use crate::ring::{self, Builder, OnLag, Wake};
 ///
 /// # Panics
 ///
-/// If `capacity` is zero, more than `usize::MAX / 2`, or more than memory can hold.
+/// Panics if `capacity` is zero, more than `usize::MAX / 2`, or more than memory can hold.
 #[must_use]
 #[track_caller]
 pub fn channel<T: Clone + Send + Sync>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     channel_with(capacity, Wake::All)
 }
 
-/// As [`channel`], with a choice of how waiting receivers are woken.
+/// Creates a channel like [`channel`], with a choice of how waiting receivers are woken.
 ///
-/// [`Wake::All`] is what tokio does: a send wakes every waiting receiver before it returns. With [`Wake::Cascade`] it wakes a few,
-/// and these wake the others as they run: the cost of a send does not depend on the number of waiters.
+/// [`Wake::All`] is what tokio does: a send wakes every waiting receiver before it returns. With [`Wake::Cascade`], it wakes a
+/// few, and these wake the others as they run, so the cost of a send does not depend on the number of waiters.
 ///
 /// ```
 /// use doorbell::broadcast;
@@ -84,7 +86,7 @@ pub fn channel<T: Clone + Send + Sync>(capacity: usize) -> (Sender<T>, Receiver<
 ///
 /// # Panics
 ///
-/// As [`channel`].
+/// Panics under the same conditions as [`channel`].
 #[must_use]
 #[track_caller]
 pub fn channel_with<T: Clone + Send + Sync>(capacity: usize, wake: Wake) -> (Sender<T>, Receiver<T>) {

@@ -8,11 +8,12 @@ use super::recv::Recv;
 use super::wrappers::BroadcastStream;
 use crate::ring::Subscriber;
 
-/// Receives what is sent; made by [`channel`](super::channel), [`Sender::subscribe`](super::Sender::subscribe) and
-/// [`Receiver::resubscribe`].
+/// The receiving half of a channel.
 ///
-/// A receiver that falls more than the capacity behind gets one [`RecvError::Lagged`] with the exact number of messages it missed,
-/// and goes on with the oldest retained message. A loop that handles lag must not end at the first error:
+/// Created by [`channel`](super::channel), [`Sender::subscribe`](super::Sender::subscribe) and [`Receiver::resubscribe`].
+///
+/// A receiver that falls more than the capacity behind gets one [`RecvError::Lagged`] with the exact number of messages it
+/// missed, and continues with the oldest retained message. A loop that handles lag must not end at the first error:
 ///
 /// ```
 /// use doorbell::broadcast::{self, error::RecvError};
@@ -35,9 +36,9 @@ use crate::ring::Subscriber;
 /// # });
 /// ```
 ///
-/// [`Receiver::into_stream`] makes that loop simpler: its items are results, and it ends when the channel is closed.
+/// [`Receiver::into_stream`] simplifies that loop: its items are results, and it ends when the channel is closed.
 ///
-/// Dropping the last receiver drops what is retained.
+/// Dropping the last receiver drops the retained messages.
 pub struct Receiver<T> {
     pub(super) subscriber: Subscriber<T>,
 }
@@ -48,8 +49,9 @@ impl<T> Receiver<T> {
         Self { subscriber }
     }
 
-    /// The number of messages that were sent and that this receiver has not received; more than the capacity if the next receive
-    /// will report a lag. Senders may increase it at any time.
+    /// Returns the number of messages that were sent and that this receiver has not received.
+    ///
+    /// It is more than the capacity if the next receive will report a lag. Senders may increase it at any time.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -65,7 +67,7 @@ impl<T> Receiver<T> {
         self.subscriber.unread()
     }
 
-    /// Has this receiver received everything that was sent?
+    /// Returns `true` if this receiver has received everything that was sent.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -79,7 +81,7 @@ impl<T> Receiver<T> {
         self.len() == 0
     }
 
-    /// Do both receive from the same channel?
+    /// Returns `true` if both receive from the same channel.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -91,7 +93,7 @@ impl<T> Receiver<T> {
         self.subscriber.shares_ring_with(&other.subscriber)
     }
 
-    /// Was every sender dropped? There may still be messages to receive.
+    /// Returns `true` if every sender was dropped. There may still be messages to receive.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -105,7 +107,7 @@ impl<T> Receiver<T> {
         self.sender_strong_count() == 0
     }
 
-    /// The number of senders.
+    /// Returns the number of senders.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -118,7 +120,7 @@ impl<T> Receiver<T> {
         self.subscriber.publisher_count()
     }
 
-    /// The number of weak senders.
+    /// Returns the number of weak senders.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -137,11 +139,11 @@ impl<T> Receiver<T> {
     }
 }
 
-/// Receiving.
+/// The receive methods.
 ///
-/// A message counts as received before it is cloned: if the clone panics, the next receive is for the next message.
+/// A message counts as received before it is cloned: if the clone panics, the next call receives the next message.
 impl<T: Clone> Receiver<T> {
-    /// Another receiver of the same channel, which gets what is sent from now on.
+    /// Creates another receiver of the same channel, which receives messages sent from now on.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -160,9 +162,13 @@ impl<T: Clone> Receiver<T> {
 
     /// Waits for the next message. Runs on any executor.
     ///
-    /// Cancel-safe: a dropped future has received nothing and leaves no waker behind.
+    /// # Cancel safety
     ///
-    /// The result is [`RecvError::Lagged`] if messages were missed, in which case the next call goes on after them, and
+    /// This method is cancel-safe: a dropped future has received nothing and leaves no waker behind.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RecvError::Lagged`] if messages were missed, in which case the next call continues after them, and
     /// [`RecvError::Closed`] if every sender was dropped and no message is left.
     ///
     /// ```
@@ -191,14 +197,14 @@ impl<T: Clone> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// [`TryRecvError::Empty`] if there is no message yet; [`TryRecvError::Lagged`] if messages were missed, in which case the next
-    /// call goes on after them; [`TryRecvError::Closed`] if every sender was dropped and no message is left.
+    /// Returns [`TryRecvError::Empty`] if there is no message yet; [`TryRecvError::Lagged`] if messages were missed, in which
+    /// case the next call continues after them; and [`TryRecvError::Closed`] if every sender was dropped and no message is left.
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         self.subscriber.try_take().map_err(TryRecvError::from)
     }
 
-    /// Blocks the thread until the next message. As [`Receiver::recv`].
+    /// Blocks the thread until it receives the next message.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -210,11 +216,11 @@ impl<T: Clone> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// As [`Receiver::recv`].
+    /// Returns the same errors as [`Receiver::recv`].
     ///
     /// # Panics
     ///
-    /// With the feature `tokio`, inside a tokio task, whose worker thread must not be blocked.
+    /// With the feature `tokio`, panics inside a tokio task, whose worker thread must not be blocked.
     #[track_caller]
     pub fn blocking_recv(&mut self) -> Result<T, RecvError> {
         #[cfg(feature = "tokio")]
@@ -222,7 +228,7 @@ impl<T: Clone> Receiver<T> {
         self.subscriber.take_blocking().map_err(RecvError::from)
     }
 
-    /// A stream of the messages. A lag is an item; the stream ends when the channel is closed.
+    /// Converts the receiver into a stream of its messages. A lag is an item; the stream ends when the channel is closed.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -247,7 +253,7 @@ impl<T: Clone> Receiver<T> {
     }
 }
 
-/// Panics inside a tokio task, as every blocking call of tokio does: this makes one, on a free lock.
+/// Panics inside a tokio task, as every blocking call of tokio does: this function makes one, on a free lock.
 #[cfg(feature = "tokio")]
 #[track_caller]
 fn refuse_within_a_task() {

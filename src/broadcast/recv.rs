@@ -8,7 +8,7 @@ use core::task::{Context, Poll};
 use super::error::RecvError;
 use super::receiver::Receiver;
 
-/// The future of [`Receiver::recv`]. Dropping it ends its wait, and it has received nothing.
+/// The future returned by [`Receiver::recv`]. Dropping it ends its wait; it has then received nothing.
 #[must_use = "futures do nothing unless polled"]
 pub struct Recv<'a, T> {
     receiver: &'a mut Receiver<T>,

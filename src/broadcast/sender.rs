@@ -8,7 +8,7 @@ use super::receiver::Receiver;
 use super::weak::WeakSender;
 use crate::ring::{Publisher, Wake};
 
-/// Sends to every receiver; made by [`channel`](super::channel). Clones send to the same channel, from any thread.
+/// The sending half of a channel, created by [`channel`](super::channel). Clones send to the same channel, from any thread.
 ///
 /// ```
 /// use doorbell::broadcast;
@@ -27,7 +27,7 @@ impl<T> Sender<T> {
         Self { publisher }
     }
 
-    /// Makes a channel without receivers; [`Sender::subscribe`] adds them.
+    /// Creates a channel without receivers; [`Sender::subscribe`] adds them.
     ///
     /// ```
     /// use doorbell::broadcast::Sender;
@@ -41,7 +41,7 @@ impl<T> Sender<T> {
     ///
     /// # Panics
     ///
-    /// As [`channel`](super::channel).
+    /// Panics under the same conditions as [`channel`](super::channel).
     #[must_use]
     #[track_caller]
     pub fn new(capacity: usize) -> Self
@@ -53,10 +53,10 @@ impl<T> Sender<T> {
 
     /// Sends `value` to every receiver, and returns their number.
     ///
-    /// Never waits for a receiver: a full channel overwrites its oldest message. When this returns, every receiver that waited has
-    /// been woken (unless the channel [was made](super::channel_with) with [`Wake::Cascade`]).
+    /// Never waits for a receiver: a full channel overwrites its oldest message. When this returns, every receiver that waited
+    /// has been woken (unless the channel [was created](super::channel_with) with [`Wake::Cascade`]).
     ///
-    /// A message that was sent is not necessarily received: a receiver may be dropped, or fall behind.
+    /// A message that was sent is not necessarily received: a receiver may be dropped or fall behind.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -70,13 +70,14 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// If there is no receiver; the error returns the value. A later subscription opens the channel again.
+    /// Returns [`SendError`], which contains the value, if there is no receiver. A later subscription
+    /// opens the channel again.
     #[inline]
     pub fn send(&self, value: T) -> Result<usize, SendError<T>> {
         self.publisher.send(value).map_err(SendError)
     }
 
-    /// A new receiver, which gets what is sent from now on.
+    /// Creates a receiver, which receives messages sent from now on.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -91,7 +92,7 @@ impl<T> Sender<T> {
         Receiver::over(self.publisher.subscribe())
     }
 
-    /// A handle that does not keep the channel open.
+    /// Creates a handle that does not keep the channel open.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -107,9 +108,9 @@ impl<T> Sender<T> {
         WeakSender::of(self)
     }
 
-    /// The number of retained messages that at least one receiver has yet to receive. It may change at any time.
+    /// Returns the number of retained messages that at least one receiver has yet to receive. It may change at any time.
     ///
-    /// Reads the position of each receiver.
+    /// This method reads the position of each receiver.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -127,7 +128,7 @@ impl<T> Sender<T> {
         self.publisher.unread()
     }
 
-    /// Has every receiver received everything?
+    /// Returns `true` if every receiver has received everything.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -142,7 +143,7 @@ impl<T> Sender<T> {
         self.len() == 0
     }
 
-    /// The number of receivers, which may change at any time.
+    /// Returns the number of receivers, which may change at any time.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -157,7 +158,7 @@ impl<T> Sender<T> {
         self.publisher.counts().subscribers()
     }
 
-    /// Do both send to the same channel?
+    /// Returns `true` if both send to the same channel.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -171,8 +172,12 @@ impl<T> Sender<T> {
 
     /// Waits until there is no receiver.
     ///
-    /// Receivers may be added again, even between the drop of the last one and the end of this wait: the wait ends when it is polled
-    /// while there is none. Cancel-safe.
+    /// The future completes when it is polled while there is no receiver. Receivers may be added again, even between the drop of
+    /// the last one and that poll.
+    ///
+    /// # Cancel safety
+    ///
+    /// This method is cancel-safe.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -189,7 +194,7 @@ impl<T> Sender<T> {
         Closed::new(self.publisher.counts())
     }
 
-    /// The number of senders.
+    /// Returns the number of senders.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -203,7 +208,7 @@ impl<T> Sender<T> {
         self.publisher.publisher_count()
     }
 
-    /// The number of weak senders.
+    /// Returns the number of weak senders.
     ///
     /// ```
     /// use doorbell::broadcast;

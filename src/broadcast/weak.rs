@@ -1,4 +1,4 @@
-//! Senders that do not keep the channel open.
+//! Weak senders, which do not keep the channel open.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use super::sender::Sender;
 use crate::ring::{SubscriberCount, WeakPublisher};
 use crate::sync::Arc;
 
-/// A sender that does not keep the channel open; made by [`Sender::downgrade`].
+/// A sender that does not keep the channel open, created by [`Sender::downgrade`].
 ///
 /// ```
 /// use doorbell::broadcast;
@@ -31,7 +31,7 @@ impl<T> WeakSender<T> {
         }
     }
 
-    /// A sender, unless the last one was dropped: a closed channel stays closed.
+    /// Creates a sender, or returns `None` if the last one was dropped: a closed channel stays closed.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -47,7 +47,7 @@ impl<T> WeakSender<T> {
         self.publisher.upgrade().map(Sender::over)
     }
 
-    /// The number of senders.
+    /// Returns the number of senders.
     ///
     /// ```
     /// use doorbell::broadcast;
@@ -62,7 +62,7 @@ impl<T> WeakSender<T> {
         self.publisher.publisher_count()
     }
 
-    /// The number of weak senders, including this one.
+    /// Returns the number of weak senders, including this one.
     ///
     /// ```
     /// use doorbell::broadcast;

@@ -10,7 +10,7 @@ use super::error::RecvError;
 use super::receiver::Receiver;
 use errors::BroadcastStreamRecvError;
 
-/// The errors that a stream yields.
+/// The error items of streams.
 pub mod errors {
     use core::fmt;
 
@@ -24,7 +24,7 @@ pub mod errors {
     /// ```
     #[derive(Debug, PartialEq, Eq, Clone)]
     pub enum BroadcastStreamRecvError {
-        /// This many messages were overwritten before the stream came to them. It goes on with the oldest retained message.
+        /// This many messages were overwritten before the stream reached them. It continues with the oldest retained message.
         Lagged(u64),
     }
 
@@ -38,7 +38,8 @@ pub mod errors {
     impl std::error::Error for BroadcastStreamRecvError {}
 }
 
-/// A stream of what a receiver gets. A lag is an item, after which the stream goes on; the stream ends when the channel is closed.
+/// A stream of a receiver's messages. A lag is an item, after which the stream continues; the stream ends when the channel is
+/// closed.
 ///
 /// ```
 /// use doorbell::broadcast::{self, wrappers::{BroadcastStream, errors::BroadcastStreamRecvError}};
@@ -59,7 +60,7 @@ pub struct BroadcastStream<T> {
 }
 
 impl<T> BroadcastStream<T> {
-    /// Makes a stream from a receiver.
+    /// Creates a stream from a receiver.
     ///
     /// ```
     /// use doorbell::broadcast::{self, wrappers::BroadcastStream};
@@ -72,7 +73,7 @@ impl<T> BroadcastStream<T> {
         Self { receiver }
     }
 
-    /// The receiver, at the position of the next item.
+    /// Returns the receiver, at the position of the next item.
     ///
     /// ```
     /// use doorbell::broadcast;

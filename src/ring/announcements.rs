@@ -1,4 +1,5 @@
-//! What each subscriber may be reading (its announcement) and its position, readable by every publisher without a lock.
+//! Publishes, for each subscriber, what it may be reading (its *announcement*) and its position. Every publisher can read both
+//! without a lock.
 //!
 //! Entries live in chunks that are only ever added, so publishers scan them without protection. Only the subscriber writes its
 //! entry; publishers and statistics only read it.
@@ -17,7 +18,7 @@ const NOTHING: u64 = u64::MAX;
 /// How far an announcement reaches from its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reach {
-    /// For receives one by one.
+    /// For single receives.
     Short,
     /// For a batch.
     Long,
@@ -180,7 +181,7 @@ pub(super) struct Announcements {
 }
 
 impl Announcements {
-    /// No entries yet; announcements cover `short` or `long` sequences.
+    /// Creates a table without entries. Announcements cover `short` or `long` sequences.
     pub(super) fn new(short: u64, long: u64) -> Self {
         let first = Box::new(Chunk::new(FIRST_CHUNK));
         let pointer = NonNull::from(&*first);
@@ -231,8 +232,8 @@ impl Announcements {
 
     /// Calls `found` with every announced interval.
     ///
-    /// The caller has raised the frontier and fenced: an announcement that this scan misses is refused by its subscriber's own
-    /// check of the frontier.
+    /// The caller has raised the frontier and fenced: if this scan misses an announcement, its subscriber refuses it when it
+    /// checks the frontier.
     pub(super) fn announcements(&self, mut found: impl FnMut(Range<u64>)) {
         self.chunks(|chunk| {
             // Acquire, pairs with `rest.active`: if `rest` has cleared a bit, the reads before it are over.
@@ -313,7 +314,7 @@ impl fmt::Debug for Announcements {
     }
 }
 
-/// The positions of the set bits.
+/// Returns the positions of the set bits.
 fn bits(mut map: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let index = map.trailing_zeros() as usize;

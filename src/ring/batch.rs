@@ -1,4 +1,4 @@
-//! Several events received by reference at once.
+//! Receives several events by reference at once.
 
 use core::fmt;
 
@@ -6,12 +6,13 @@ use super::cursor::{Found, ReadCursor};
 use super::shared::{Slot, Value};
 use super::subscriber::Subscriber;
 
-/// A run of events, yielded by reference; made by the batch receives.
+/// An iterator over a run of events, by reference. Created by the batch receives, such as [`Subscriber::recv_batch`].
 ///
-/// Only what the iterator yields counts as received: if it is dropped half-way, the rest is received next time. The events stay
-/// readable until the subscriber is used again, even after the batch is dropped.
+/// Only events that the iterator yields count as received: if it is dropped early, the next receive returns the rest. The events
+/// stay readable until the subscriber is used again, even after the batch is dropped.
 ///
-/// Events that are published while the batch is read may extend it, up to its limit. Void sequences are passed over.
+/// Events that are published while the batch is read may extend it, up to its limit. The batch passes over sequences that [carry
+/// no event](super::RingStats::void).
 ///
 /// The methods of [`Iterator`] that consume the whole batch, such as `for_each`, `fold`, `sum` or `max`, are the fastest: they check
 /// each event once, and count what was received at the end.
@@ -40,7 +41,7 @@ unsafe impl<T: Send + Sync + 'static> Send for Batch<'_, T> {}
 unsafe impl<T: Send + Sync + 'static> Sync for Batch<'_, T> {}
 
 impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
-    /// A batch of at most `most` events that starts with the one that the cursor has just found for it.
+    /// Creates a batch of at most `most` events that starts with the one that the cursor has just found for it.
     #[inline]
     pub(super) fn new(subscriber: &'a mut Subscriber<T>, most: usize) -> Self {
         Self {
@@ -51,7 +52,7 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
         }
     }
 
-    /// The next event, with its sequence.
+    /// Returns the next event with its sequence.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -85,7 +86,7 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
         Some((found.seq, unsafe { show(storage) }))
     }
 
-    /// As [`Iterator::fold`], for the events that are published from the position on without a gap; checks each of them only once.
+    /// Folds the events that are published from the position on without a gap. Checks each of them only once.
     #[inline(always)]
     fn fold_direct<B>(&mut self, mut folded: B, fold: &mut impl FnMut(B, &'a T) -> B) -> B {
         self.left += self.run.len();
@@ -124,7 +125,7 @@ impl<T: Send + Sync + 'static> Drop for Received<'_, T> {
     }
 }
 
-/// The value of an event of a batch that borrows its subscriber for `'a`.
+/// Returns the value of an event of a batch that borrows its subscriber for `'a`.
 ///
 /// # Safety
 ///
@@ -140,7 +141,7 @@ unsafe fn show<T>(storage: &Value<T>) -> &T {
     })
 }
 
-/// The slots of the next `most` events of a batch, as [`ReadCursor::slots_in_batch`].
+/// Returns the slots of the next `most` events of a batch, as [`ReadCursor::slots_in_batch`] does.
 ///
 /// # Safety
 ///
@@ -152,12 +153,12 @@ unsafe fn slots<'a, T: Send + Sync + 'static>(subscriber: &Subscriber<T>, most: 
     unsafe { core::slice::from_raw_parts(slots.as_ptr(), slots.len()) }
 }
 
-/// The next event after the end of a run, already counted as received, and the run that follows it, which is empty if the next
-/// event needs further checks.
+/// Returns the next event after the end of a run, and the run that follows it. The event is already counted as received. The run
+/// is empty if the event after it needs further checks.
 ///
 /// # Safety
 ///
-/// As [`slots`].
+/// The same as for [`slots`].
 #[cold]
 #[inline(never)]
 unsafe fn next_run<'a, T: Send + Sync + 'static>(
@@ -192,7 +193,7 @@ impl<'a, T: Send + Sync + 'static> Iterator for Batch<'a, T> {
         (self.run.len().max(usize::from(at_first)), Some(most))
     }
 
-    /// As a loop over [`Batch::next`], but faster.
+    /// Folds the events like a loop over [`Batch::next`], but faster.
     #[inline]
     fn fold<B, F>(mut self, init: B, mut fold: F) -> B
     where

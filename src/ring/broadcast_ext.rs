@@ -1,7 +1,7 @@
-//! What the drop-in needs from the ring beyond the ring's public interface.
+//! Functions for `broadcast`, the drop-in replacement for tokio's channel, that the ring's public interface does not have.
 //!
-//! Nothing here bounds `T`, because making a channel does: the drop-in's handles can be named and used without repeating the
-//! bound, as tokio's can.
+//! Only creating a channel bounds `T`; nothing else here does. So the handles of `broadcast` can be named and used without
+//! repeating the bound, as tokio's can.
 
 use core::task::{Context, Poll, ready};
 
@@ -15,7 +15,7 @@ use super::subscriber::{Subscriber, without_timeout};
 use super::subscriber_count::SubscriberCount;
 use crate::sync::Arc;
 
-/// Makes a ring; `T` need not be `'static`, since nothing but its handles keeps it.
+/// Creates a ring. `T` need not be `'static`, since only the handles keep the ring alive.
 pub(crate) fn open<T: Send + Sync>(builder: &Builder) -> Result<(Publisher<T>, Subscriber<T>), BuildError> {
     let shared = Arc::new(RingShared::new(builder.checked::<T>()?));
     let subscriber = Subscriber::new(shared.clone(), Start::Latest);
@@ -37,7 +37,7 @@ impl<T> Publisher<T> {
         Ok(subscribers)
     }
 
-    /// The number of retained events that at least one subscriber has yet to receive.
+    /// Returns the number of retained events that at least one subscriber has yet to receive.
     pub(crate) fn unread(&self) -> usize {
         let shared = self.shared();
         let mut slowest = u64::MAX;
@@ -63,12 +63,12 @@ impl<T> WeakPublisher<T> {
 }
 
 impl<T> Subscriber<T> {
-    /// Sets whether this subscriber, if it is the last to be dropped, releases what is retained.
+    /// Sets whether this subscriber, if it is the last to be dropped, drops the retained values.
     pub(crate) fn set_releasing(&mut self, releases: bool) {
         self.cursor_mut().releases = releases;
     }
 
-    /// A new subscriber of the same ring.
+    /// Creates a subscriber of the same ring.
     pub(crate) fn sibling(&self) -> Self {
         Self::new(self.cursor().shared().clone(), Start::Latest)
     }
@@ -95,7 +95,7 @@ impl<T> Subscriber<T> {
     }
 }
 
-/// Receives that consume the event before they clone it: if the clone panics, the event counts as received.
+/// Receive methods that consume the event before they clone it: if the clone panics, the event counts as received.
 impl<T: Clone> Subscriber<T> {
     #[inline]
     pub(crate) fn try_take(&mut self) -> Result<T, TryRecvError> {

@@ -1,4 +1,4 @@
-//! Makes a ring, with the default or with other settings.
+//! Creates a ring, with the default or with other settings.
 
 use super::error::BuildError;
 use super::geometry::{Geometry, MAX_CAPACITY, MAX_SEQ};
@@ -7,16 +7,16 @@ use super::shared::{RingShared, Slot};
 use super::subscriber::Subscriber;
 use crate::sync::Arc;
 
-/// Where a subscriber goes on after a lag.
+/// Where a subscriber continues after a lag.
 ///
-/// Everything that it passes over counts as skipped; [`Lagged`](super::Lagged) says how much that was.
+/// Everything that it passes over counts as skipped, in [`Lagged`](super::Lagged) and in the statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OnLag {
-    /// At the oldest retained event: loses the least now, but under load that event is the next to be overwritten.
+    /// At the oldest retained event. Loses the least now, but under load that event is the next to be overwritten.
     Oldest,
-    /// This many events after the oldest retained one, but at most at the next event to come.
+    /// This many events after the oldest retained one, but at most at the next event to be published.
     Headroom(u64),
-    /// At the next event to come: skips everything published so far.
+    /// At the next event to be published. Skips everything published so far.
     Latest,
 }
 
@@ -36,14 +36,14 @@ pub enum OnLag {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Start {
-    /// With the next event: excludes everything claimed before the subscriber exists.
+    /// With the next event. Excludes every sequence claimed before the subscriber exists.
     Latest,
     /// With the oldest retained event.
     Oldest,
     /// With the event after this sequence.
     ///
-    /// If events after it are already overwritten, the first receive reports exactly those as lost. If it lies beyond the end of
-    /// the ring, nothing at or below it will be delivered.
+    /// If events after it are already overwritten, the first receive reports exactly those as lost. If it lies beyond the latest
+    /// event, the subscriber receives nothing at or below it.
     After(u64),
 }
 
@@ -55,22 +55,23 @@ pub enum WaitStrategy {
     Park,
     /// Spins briefly, then yields until there is an event. Keeps a core busy but lets other threads run.
     Yield,
-    /// Spins until there is an event: the lowest latency, at the price of a core. Ruinous with more threads than cores.
+    /// Spins until there is an event. Has the lowest latency, but keeps a core busy, and is very slow with more threads than
+    /// cores.
     Spin,
 }
 
 /// How waiting subscribers are woken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Wake {
-    /// A publication wakes a few waiters, and each of these wakes more when it runs: the cost of publishing does not depend on the
-    /// number of waiters.
+    /// A publication wakes a few waiters, and each of these wakes more when it runs, so the cost of publishing does not depend on
+    /// the number of waiters.
     #[default]
     Cascade,
     /// A publication wakes every waiter before it returns; its cost is proportional to their number.
     All,
 }
 
-/// Makes a ring with other than the default settings.
+/// Creates a ring with settings other than the default ones.
 ///
 /// ```
 /// use doorbell::ring::{Builder, OnLag, Wake};
@@ -95,7 +96,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A ring that retains `capacity` events (exactly, not rounded), with the default settings.
+    /// Creates a builder for a ring that retains `capacity` events (exactly, not rounded), with the default settings.
     ///
     /// Range: 1 to 2^31, or less if that many events do not fit into memory. The ring allocates room for up to twice as many, once.
     #[must_use]
@@ -110,50 +111,50 @@ impl Builder {
         }
     }
 
-    /// Where subscribers go on after a lag. Default: [`OnLag::Headroom`] of an eighth of the capacity.
+    /// Sets where subscribers continue after a lag. Default: [`OnLag::Headroom`] of an eighth of the capacity.
     #[must_use]
     pub fn on_lag(mut self, on_lag: OnLag) -> Self {
         self.on_lag = Some(on_lag);
         self
     }
 
-    /// The first sequence. Default: 1. Range: 1 to [`MAX_SEQ`].
+    /// Sets the first sequence. Default: 1. Range: 1 to [`MAX_SEQ`].
     #[must_use]
     pub fn first_seq(mut self, first_seq: u64) -> Self {
         self.first_seq = first_seq;
         self
     }
 
-    /// How the blocking receives wait. Default: [`WaitStrategy::Park`].
+    /// Sets how the blocking receives wait. Default: [`WaitStrategy::Park`].
     #[must_use]
     pub fn wait(mut self, wait: WaitStrategy) -> Self {
         self.wait = wait;
         self
     }
 
-    /// How waiting subscribers are woken. Default: [`Wake::Cascade`].
+    /// Sets how waiting subscribers are woken. Default: [`Wake::Cascade`].
     #[must_use]
     pub fn wake(mut self, wake: Wake) -> Self {
         self.wake = wake;
         self
     }
 
-    /// Whether a background thread (one per process) wakes the next subscribers when woken ones are too busy to do so.
+    /// Sets whether a background thread (one per process) wakes the next subscribers when woken ones are too busy to do so.
     /// Default: true.
     ///
-    /// The thread starts when a second subscriber waits. Without it, subscribers behind a woken one that never runs wait for the
-    /// next publication, and a publication costs one more fence.
+    /// The thread starts when a second subscriber waits. Without it, if a woken subscriber never runs, those that it should wake
+    /// wait for the next publication. A publication then also costs one more fence.
     #[must_use]
     pub fn wake_watchdog(mut self, wake_watchdog: bool) -> Self {
         self.wake_watchdog = wake_watchdog;
         self
     }
 
-    /// Makes a ring for many publishers and many subscribers.
+    /// Creates a ring for many publishers and many subscribers.
     ///
     /// # Errors
     ///
-    /// If the capacity or the first sequence is out of range. Nothing is allocated then.
+    /// Returns [`BuildError`] if the capacity or the first sequence is out of range. Nothing is allocated then.
     pub fn channel<T: Send + Sync + 'static>(self) -> Result<(Publisher<T>, Subscriber<T>), BuildError> {
         let shared = Arc::new(RingShared::new(self.checked::<T>()?));
         let subscriber = Subscriber::new(shared.clone(), Start::Latest);
@@ -183,7 +184,7 @@ impl Builder {
     }
 }
 
-/// Makes a ring that retains `capacity` events, for many publishers and many subscribers.
+/// Creates a ring that retains `capacity` events, for many publishers and many subscribers.
 ///
 /// Every subscriber sees every event, in one order, numbered from 1. A subscriber that falls more than `capacity` events behind
 /// gets an error that says exactly what it missed; publishers never wait.
@@ -198,7 +199,7 @@ impl Builder {
 ///
 /// # Panics
 ///
-/// If `capacity` is zero or too large ([`Builder`] returns an error instead).
+/// Panics if `capacity` is zero or too large ([`Builder`] returns an error instead).
 #[must_use]
 pub fn channel<T: Send + Sync + 'static>(capacity: usize) -> (Publisher<T>, Subscriber<T>) {
     Builder::new(capacity)

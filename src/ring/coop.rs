@@ -1,4 +1,4 @@
-//! Takes part in tokio's cooperative budget, with the feature `tokio`.
+//! With the feature `tokio`, takes part in tokio's cooperative budget.
 
 use core::task::{Context, Poll};
 
@@ -8,7 +8,7 @@ pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<tokio::task::coop::Rest
     tokio::task::coop::poll_proceed(cx)
 }
 
-/// Without the feature, every poll may go on.
+/// Without the feature, lets every poll proceed.
 #[cfg(not(feature = "tokio"))]
 pub(crate) fn poll_proceed(_: &mut Context<'_>) -> Poll<Unlimited> {
     Poll::Ready(Unlimited)

@@ -1,4 +1,4 @@
-//! Receiving: finds the next event without blocking publishers, and knows exactly what was lost.
+//! Finds a subscriber's next event without blocking publishers, and counts exactly what was lost.
 
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -41,7 +41,7 @@ pub(super) struct ReadCursor<T> {
     void: u64,
     lag_events: u64,
     backlog_high_water: u64,
-    /// If this cursor is the last to be dropped, it releases what is retained: the drop-in's rule.
+    /// If this cursor is the last to be dropped, it drops the retained values, as `broadcast` requires.
     pub(super) releases: bool,
 }
 
@@ -60,7 +60,7 @@ impl<T> Clone for Found<T> {
 impl<T> Copy for Found<T> {}
 
 impl<T> Found<T> {
-    /// The storage of the value, which the cursor's announcement protects.
+    /// Returns the storage of the value, which the cursor's announcement protects.
     ///
     /// # Safety
     ///
@@ -75,7 +75,7 @@ impl<T> Found<T> {
     ///
     /// # Safety
     ///
-    /// As [`Found::storage`].
+    /// The same as for [`Found::storage`].
     #[inline(always)]
     pub(super) unsafe fn with<R>(self, read: impl FnOnce(&T) -> R) -> R {
         // SAFETY: passed on to the caller.
@@ -138,7 +138,7 @@ impl<T> ReadCursor<T> {
         }
     }
 
-    /// Another cursor at the same position, with statistics of its own.
+    /// Creates another cursor at the same position, with its own statistics.
     pub(super) fn fork(&self) -> Self {
         self.shared.counts.enter();
         let seat = self.shared.announcements.join(self.position());
@@ -149,7 +149,7 @@ impl<T> ReadCursor<T> {
         &self.shared
     }
 
-    /// The number of this cursor's seat.
+    /// Returns the number of this cursor's seat.
     pub(super) fn number(&self) -> usize {
         self.seat.number()
     }
@@ -211,7 +211,8 @@ impl<T> ReadCursor<T> {
         self.direct_until = self.announced_until.min(seq + direct);
     }
 
-    /// As [`ReadCursor::next`], for a batch of up to `wanted`: announces again if the current announcement covers fewer.
+    /// Finds the next event like [`ReadCursor::next`], for a batch of up to `wanted`. Announces again if the current announcement
+    /// covers fewer.
     pub(super) fn next_for_batch(&mut self, wanted: u64) -> Result<Found<T>, TryRecvError> {
         let covers = wanted.min(self.shared.geometry.announced_by_batch());
         if self.announced_until < self.position + covers {
@@ -241,13 +242,13 @@ impl<T> ReadCursor<T> {
         None
     }
 
-    /// Is the next event the first of the current batch, which is known to be there?
+    /// Returns `true` if the next event is the first of the current batch, which is known to be there.
     pub(super) fn is_at_first_of_batch(&self) -> bool {
         self.position == self.batch_first
     }
 
-    /// The slots of the next `most` events of a batch, or fewer: up to where the slots or the announcement end. None if an event
-    /// may be lost and each must be checked.
+    /// Returns the slots of the next `most` events of a batch, or fewer: up to where the slots or the announcement end. Returns
+    /// none if an event may be lost and each must be checked.
     #[inline]
     pub(super) fn slots_in_batch(&self, most: usize) -> &[Slot<T>] {
         let first = self.position;
@@ -258,7 +259,7 @@ impl<T> ReadCursor<T> {
         self.shared.slots_from(first, announced.min(most as u64) as usize)
     }
 
-    /// Is `seq` published in `slot`, one of [`ReadCursor::slots_in_batch`]?
+    /// Returns `true` if `seq` is published in `slot`, one of [`ReadCursor::slots_in_batch`].
     #[inline(always)]
     pub(super) fn holds(slot: &Slot<T>, seq: u64) -> bool {
         // Acquire, pairs with `publish.stamp`: the value is complete.
@@ -272,7 +273,7 @@ impl<T> ReadCursor<T> {
         self.show_position();
     }
 
-    /// As [`ReadCursor::advance`], to `position`, within a batch; the batch shows the position at its end.
+    /// Moves to `position` within a batch, like [`ReadCursor::advance`]. The batch shows the position at its end.
     #[inline(always)]
     pub(super) fn advance_in_batch(&mut self, position: u64) {
         debug_assert!(position >= self.position, "nothing is received twice");
@@ -292,12 +293,12 @@ impl<T> ReadCursor<T> {
         self.seat.rest();
     }
 
-    /// The sequence that a wait is for; the floor does not affect it.
+    /// Returns the sequence that a wait is for; the floor does not affect it.
     pub(super) fn cursor_position(&self) -> u64 {
         self.position
     }
 
-    /// Has a publisher claimed the next event, so that its publication is under way or done?
+    /// Returns `true` if a publisher has claimed the next event, so that its publication is in progress or done.
     pub(super) fn is_claimed(&self) -> bool {
         self.position < self.shared.tail()
     }
@@ -308,7 +309,7 @@ impl<T> ReadCursor<T> {
         loop {
             let seq = self.position;
             if seq < self.floor {
-                // What lies below counts as never sent. If the ring has not come that far, wait at its tail.
+                // Events below the floor count as never sent. If the tail has not reached the floor, wait at the tail.
                 self.position = self.floor.min(self.shared.tail());
                 if self.position != seq {
                     continue;
@@ -368,7 +369,7 @@ impl<T> ReadCursor<T> {
         }
     }
 
-    /// Announces the interval that starts at the position. False when the frontier has already passed it.
+    /// Announces the interval that starts at the position. Returns `false` if the frontier has already passed it.
     fn announce(&mut self) -> bool {
         let seq = self.position;
         let backlog = self.backlog();
@@ -395,7 +396,7 @@ impl<T> ReadCursor<T> {
         true
     }
 
-    /// Finds `seq` if it is published; `Lost` when its slot holds a later sequence.
+    /// Finds `seq` if it is published. Returns `Lost` if its slot holds a later sequence.
     fn find_published(&self, seq: u64) -> Option<Located<T>> {
         let slot = self.shared.slot(seq);
         // Acquire, pairs with `publish.stamp` and `publish.void`: the value is complete.
@@ -416,13 +417,14 @@ impl<T> ReadCursor<T> {
         Some(self.shared.overflow.find(seq)?.map_or(Located::Void, Located::Value))
     }
 
-    /// Is a published `seq` lost, because `seq + capacity` is published? If that one is only claimed, the answer may be either.
+    /// Returns `true` if a published `seq` is lost because `seq + capacity` is published. If that one is only claimed, the result
+    /// may be either.
     #[inline(always)]
     fn is_lost(&self, seq: u64) -> bool {
         self.is_expired(self.shared.slot(seq + self.capacity), seq + self.capacity)
     }
 
-    /// Is `seq`, whose slot is `slot`, published? If it is only claimed, the answer may be either.
+    /// Returns `true` if `seq`, whose slot is `slot`, is published. If it is only claimed, the result may be either.
     #[inline(always)]
     fn is_expired(&self, slot: &Slot<T>, seq: u64) -> bool {
         // Acquire, pairs with `publish.stamp`: a subscriber that reports a loss finds the tail beyond `seq`.
@@ -436,12 +438,12 @@ impl<T> ReadCursor<T> {
         stamp.reaches(seq) || (seq < diverted_below && self.shared.tail() > seq)
     }
 
-    /// Was `seq` published, in its slot or elsewhere, whether or not it is still there?
+    /// Returns `true` if `seq` was published, in its slot or elsewhere, whether or not it is still there.
     fn is_published(&self, seq: u64) -> bool {
         self.find_published(seq).is_some() || self.is_freed(seq)
     }
 
-    /// Was `seq` (or a later sequence of its slot) published in an overflow cell that has been freed?
+    /// Returns `true` if `seq` (or a later sequence of its slot) was published in an overflow cell that has been freed.
     fn is_freed(&self, seq: u64) -> bool {
         // Relaxed, pairs with `divert.mark`: marked before the cell was freed, and the caller has found it freed under
         // the table's lock.
@@ -456,7 +458,7 @@ impl<T> ReadCursor<T> {
         self.advance();
     }
 
-    /// Moves past what is lost.
+    /// Moves past the lost events.
     fn lag(&mut self) -> Lagged {
         let first_missed = self.position;
         let tail = self.shared.tail();

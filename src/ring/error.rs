@@ -1,10 +1,10 @@
-//! The errors of receives and of the builder.
+//! The errors returned by receives and by the builder.
 
 use core::fmt;
 
-/// The subscriber fell behind, and the events from `first_missed` up to (not including) `resume_at` are lost to it.
+/// The error of a subscriber that fell behind and lost the events from `first_missed` up to (not including) `resume_at`.
 ///
-/// Reported once per loss. The subscriber has already moved on: its next receive is for `resume_at`.
+/// It is reported once per loss. The subscriber has already moved past the lost events: its next receive is for `resume_at`.
 ///
 /// ```
 /// use doorbell::ring::{self, Lagged, TryRecvError};
@@ -19,7 +19,7 @@ use core::fmt;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Lagged {
-    /// The number of sequences that were passed over, including voids among them.
+    /// The number of sequences that were passed over, including those that [carry no event](super::RingStats::void).
     pub skipped: u64,
     /// The first sequence that was passed over.
     pub first_missed: u64,
@@ -39,14 +39,14 @@ impl fmt::Display for Lagged {
 
 impl std::error::Error for Lagged {}
 
-/// Why a receive that does not wait returned no event.
+/// The error returned by receives that do not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TryRecvError {
     /// The next event is not published yet.
     Empty,
     /// The next events were overwritten; the subscriber has moved past them.
     Lagged(Lagged),
-    /// Every publisher was dropped and everything retained has been received.
+    /// Every publisher was dropped, and every retained event has been received.
     Closed,
 }
 
@@ -68,12 +68,12 @@ impl From<Lagged> for TryRecvError {
     }
 }
 
-/// Why a receive that waits ended without an event.
+/// The error returned by receives that wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RecvError {
-    /// The next events were overwritten; the subscriber has moved past them and can go on receiving.
+    /// The next events were overwritten; the subscriber has moved past them and can continue to receive.
     Lagged(Lagged),
-    /// Every publisher was dropped and everything retained has been received.
+    /// Every publisher was dropped, and every retained event has been received.
     Closed,
 }
 
@@ -94,14 +94,14 @@ impl From<Lagged> for RecvError {
     }
 }
 
-/// Why a receive with a time limit ended without an event.
+/// The error returned by receives with a time limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RecvTimeoutError {
-    /// The time ran out. Nothing was received or lost.
+    /// The time limit has passed. Nothing was received or lost.
     Timeout,
-    /// The next events were overwritten; the subscriber has moved past them and can go on receiving.
+    /// The next events were overwritten; the subscriber has moved past them and can continue to receive.
     Lagged(Lagged),
-    /// Every publisher was dropped and everything retained has been received.
+    /// Every publisher was dropped, and every retained event has been received.
     Closed,
 }
 
@@ -126,21 +126,21 @@ impl From<RecvError> for RecvTimeoutError {
     }
 }
 
-/// Why a [`Builder`](super::Builder) cannot make its channel. Nothing was allocated.
+/// The error returned when a [`Builder`](super::Builder) cannot create its channel. Nothing was allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BuildError {
     /// A ring must hold at least one event.
     ZeroCapacity,
     /// More events than a ring can hold, or than fit into memory at this event size.
     CapacityTooLarge {
-        /// What was asked for.
+        /// The requested value.
         capacity: usize,
         /// The largest capacity that this event type allows.
         max: usize,
     },
     /// The first sequence must be between 1 and [`MAX_SEQ`](super::MAX_SEQ).
     FirstSeqOutOfRange {
-        /// What was asked for.
+        /// The requested value.
         first_seq: u64,
         /// The largest first sequence.
         max: u64,

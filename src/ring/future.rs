@@ -1,4 +1,4 @@
-//! The futures of the async receives. All are cancel-safe: dropping one ends its wait, and it has received nothing.
+//! The futures of the async receives. All are cancel-safe: dropping one ends its wait; it has then received nothing.
 
 use core::fmt;
 use core::future::Future;
@@ -23,7 +23,7 @@ impl<'a, T: Send + Sync + 'static> PendingRecv<'a, T> {
     ///
     /// # Panics
     ///
-    /// If it has already returned the subscriber.
+    /// Panics if it has already returned the subscriber.
     #[inline]
     fn poll(&mut self, cx: &mut Context<'_>, find: impl Find<T>) -> Poll<FoundBy<'a, T>> {
         let subscriber = self.0.as_mut().expect("a future was polled after it had completed");
@@ -63,15 +63,15 @@ macro_rules! future {
 }
 
 future!(
-    /// The future of [`Subscriber::recv`].
+    /// The future returned by [`Subscriber::recv`].
     Recv
 );
 future!(
-    /// The future of [`Subscriber::recv_seq`].
+    /// The future returned by [`Subscriber::recv_seq`].
     RecvSeq
 );
 future!(
-    /// The future of [`Subscriber::recv_ref`].
+    /// The future returned by [`Subscriber::recv_ref`].
     RecvRef
 );
 
@@ -108,7 +108,7 @@ impl<'a, T: Send + Sync + 'static> Future for RecvRef<'a, T> {
     }
 }
 
-/// The future of [`Subscriber::recv_batch`].
+/// The future returned by [`Subscriber::recv_batch`].
 #[must_use = "futures do nothing unless polled"]
 pub struct RecvBatch<'a, T: Send + Sync + 'static> {
     waiting: PendingRecv<'a, T>,
@@ -145,7 +145,7 @@ impl<T: Send + Sync + 'static> fmt::Debug for RecvBatch<'_, T> {
     }
 }
 
-/// The future of [`Subscriber::recv_lossy`].
+/// The future returned by [`Subscriber::recv_lossy`].
 #[must_use = "futures do nothing unless polled"]
 pub struct RecvLossy<'a, T: Send + Sync + 'static> {
     subscriber: &'a mut Subscriber<T>,

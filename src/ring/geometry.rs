@@ -1,4 +1,4 @@
-//! The arithmetic of sequences, slots and laps.
+//! Computes slots and laps from sequences.
 
 use super::stamp::Stamp;
 use crate::sync::ANNOUNCE_MAX;
@@ -45,32 +45,33 @@ impl Geometry {
         }
     }
 
-    /// How many sequences are retained.
+    /// Returns the number of retained sequences.
     #[inline(always)]
     pub(super) fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// How many slots there are: more than the capacity, at most twice as many.
+    /// Returns the number of slots: more than the capacity, at most twice as many.
     #[inline(always)]
     pub(super) fn slots(&self) -> u64 {
         self.slots
     }
 
-    /// How many sequences one announcement covers: enough to make the fence cheap, few enough that a subscriber that stops inside
-    /// the interval for ever costs publishers little.
+    /// Returns how many sequences one announcement covers: enough that the fence costs little per event, and few enough that a
+    /// subscriber that stays inside the interval for ever costs publishers little.
     #[inline(always)]
     pub(super) fn announced(&self) -> u64 {
         self.announced
     }
 
-    /// How many sequences the announcement of a batch covers. It lasts while the batch is read, until the next receive.
+    /// Returns how many sequences the announcement of a batch covers. The announcement lasts while the batch is read, until the
+    /// next receive.
     #[inline(always)]
     pub(super) fn announced_by_batch(&self) -> u64 {
         self.capacity.min(ANNOUNCE_MAX)
     }
 
-    /// The slot of `seq`; always below [`Geometry::slots`].
+    /// Returns the index of the slot of `seq`, always below [`Geometry::slots`].
     #[inline(always)]
     pub(super) fn index(&self, seq: u64) -> usize {
         let low = seq & self.low_mask;
@@ -81,12 +82,12 @@ impl Geometry {
         }
     }
 
-    /// How many laps before `seq` its slot was stamped with `stamp`; zero if the stamp is that of `seq`.
+    /// Returns how many laps before `seq` its slot was stamped with `stamp`; zero if the stamp is that of `seq`.
     pub(super) fn laps_between(&self, stamp: Stamp, seq: u64) -> u64 {
         stamp.distance_to(seq) / self.slots
     }
 
-    /// Which pass over the ring `seq` belongs to.
+    /// Returns the number of the pass over the ring (the lap) that `seq` belongs to.
     pub(super) fn lap(&self, seq: u64) -> u64 {
         seq / self.slots
     }

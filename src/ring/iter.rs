@@ -3,7 +3,7 @@
 use super::error::{Lagged, RecvError, TryRecvError};
 use super::subscriber::Subscriber;
 
-/// A blocking iterator over events; made by [`Subscriber::iter`].
+/// A blocking iterator over events, created by [`Subscriber::iter`].
 ///
 /// ```
 /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -32,7 +32,7 @@ impl<T: Clone + Send + Sync + 'static> Iterator for Iter<'_, T> {
     }
 }
 
-/// An iterator over the available events; made by [`Subscriber::try_iter`].
+/// An iterator over the available events, created by [`Subscriber::try_iter`].
 ///
 /// ```
 /// let (publisher, mut subscriber) = doorbell::ring::channel(8);

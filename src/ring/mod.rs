@@ -1,8 +1,9 @@
 //! A bounded broadcast ring for events of any type: every subscriber sees every event, in one order, with a sequence number.
 //!
 //! - Publishers never wait. A full ring overwrites its oldest event.
-//! - A subscriber that falls behind gets one error with exactly what it missed, and goes on ([`Lagged`]).
-//! - Receives clone the event or read it in place, one at a time or in batches. Waiting is async on any executor, or blocks.
+//! - A subscriber that falls behind gets one error that says exactly what it missed ([`Lagged`]), and continues.
+//! - Receives clone the event or read it in place, one at a time or in batches. They wait asynchronously on any executor, or
+//!   block.
 //!
 //! ```
 //! use doorbell::ring;

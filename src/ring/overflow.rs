@@ -1,4 +1,4 @@
-//! Events whose slot could not be used: diverted into cells of their own and found again by sequence.
+//! Stores events whose slot could not be used (*diverted* events) in separate cells, where they are found by sequence.
 //!
 //! Rare: a slot is unusable only while a subscriber still reads what it holds, or while its previous publisher was preempted for a
 //! whole lap. Publishing a cell is a push on a lock-free stack. Subscribers move the stack into a table under a small lock and look
@@ -14,7 +14,7 @@ use crate::sync::{AtomicPtr, AtomicUsize, Mutex, MutexGuard, UnsafeCell, ord};
 /// One diverted event. Never moved, and freed only when no subscriber can reach it.
 struct Cell<T> {
     seq: u64,
-    /// False for a void sequence.
+    /// False if the sequence is void, that is, carries no event.
     has_value: bool,
     value: Value<T>,
     next: *mut Cell<T>,
@@ -86,7 +86,7 @@ impl<T> Overflow<T> {
         }
     }
 
-    /// Finds the cell of `seq`, and in it the storage of the value unless the sequence is void.
+    /// Finds the cell of `seq`, and in it the storage of the value, unless the sequence is void.
     ///
     /// The storage stays while the caller's announcement covers `seq`; without one it must not be used.
     pub(super) fn find(&self, seq: u64) -> Option<Option<NonNull<Value<T>>>> {
@@ -99,12 +99,12 @@ impl<T> Overflow<T> {
         })
     }
 
-    /// Takes out every cell that is `expired`; the caller drops the values, outside of every lock.
+    /// Takes out every cell that is `expired`. The caller drops the values while it holds no lock.
     pub(super) fn purge(&self, expired: impl Fn(u64) -> bool) -> Expired<T> {
         self.purge_table(self.table.lock(), expired)
     }
 
-    /// As [`Overflow::purge`], but `None` when another thread holds the table.
+    /// Does the same as [`Overflow::purge`], but returns `None` if another thread holds the table.
     pub(super) fn try_purge(&self, expired: impl Fn(u64) -> bool) -> Option<Expired<T>> {
         self.table.try_lock().map(|table| self.purge_table(table, expired))
     }
@@ -149,7 +149,7 @@ impl<T> fmt::Debug for Overflow<T> {
     }
 }
 
-/// Cells taken out of the table; dropping it frees them and drops their values.
+/// Cells taken out of the table. Dropping this frees them and drops their values.
 pub(super) struct Expired<T>(Vec<NonNull<Cell<T>>>);
 
 impl<T> Expired<T> {

@@ -1,10 +1,10 @@
-//! Runs foreign code that may panic several times. Without a guard, a second panic while the first unwinds aborts the process.
+//! Runs foreign code that may panic several times. Without this guard, a second panic while the first unwinds aborts the process.
 
 use core::any::Any;
 use core::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Keeps the first of several panics for the end.
+/// Keeps the first of several panics, to be resumed at the end.
 pub(super) struct PanicGuard(Cell<Option<Box<dyn Any + Send>>>);
 
 impl PanicGuard {

@@ -1,4 +1,4 @@
-//! Publishing claimed sequences: a value, a built value, or a batch.
+//! Publishes claimed sequences: a value, a built value, or a batch.
 
 use core::ops::Range;
 
@@ -6,8 +6,8 @@ use super::panic_guard;
 use super::shared::RingShared;
 use super::write::PurgeLast;
 
-/// Claimed sequences. Those that are not written when this is dropped become void: after a panic, or when an iterator yields too
-/// few items.
+/// Claimed sequences. Those that are not written when this is dropped, after a panic or because an iterator yields too few items,
+/// become void: they carry no event.
 struct Claimed<'a, T> {
     shared: &'a RingShared<T>,
     rest: Range<u64>,

@@ -1,4 +1,4 @@
-//! The publisher that can be shared and cloned.
+//! The publisher, which can be shared and cloned.
 
 use core::fmt;
 use core::ops::Range;
@@ -9,10 +9,10 @@ use super::stats::RingStats;
 use super::subscriber::Subscriber;
 use crate::sync::{Arc, Weak, downgrade};
 
-/// Publishes to a ring; made by [`channel`](super::channel). Clones publish to the same ring, from any thread.
+/// The publishing half of a ring, created by [`channel`](super::channel). Clones publish to the same ring, from any thread.
 ///
-/// Publishing never waits: not for subscribers, not for a lock, not for other publishers. It works without subscribers, too; what
-/// is published then is retained like everything else. The channel closes for good when the last publisher is dropped.
+/// Publishing never waits: not for subscribers, not for a lock, not for other publishers. It also works without subscribers;
+/// events published then are retained like any other. The channel closes for good when the last publisher is dropped.
 pub struct Publisher<T> {
     shared: Arc<RingShared<T>>,
 }
@@ -32,7 +32,7 @@ impl<T> Publisher<T> {
     /// No code of the caller runs between the claim of the sequence and the publication. The overwritten value is dropped
     /// afterwards, by this call.
     ///
-    /// Costs one atomic read-modify-write if no subscriber is parked; no lock, no system call, no allocation.
+    /// Costs one atomic read-modify-write if no subscriber is parked. Takes no lock, and makes no system call or allocation.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -43,14 +43,14 @@ impl<T> Publisher<T> {
     ///
     /// # Panics
     ///
-    /// If [`MAX_SEQ`](super::MAX_SEQ) has been used; nothing is published then. If the drop of the overwritten value panics;
-    /// `value` has been published then.
+    /// Panics if [`MAX_SEQ`](super::MAX_SEQ) has been used; nothing is published then. Also panics if the drop of the overwritten
+    /// value panics; `value` has been published then.
     #[inline]
     pub fn publish(&self, value: T) -> u64 {
         self.shared.publish_claimed(self.shared.claim(), value)
     }
 
-    /// Publishes what `build` makes of the sequence, and returns that sequence.
+    /// Publishes the event that `build` makes from its sequence, and returns that sequence.
     ///
     /// Subscribers wait at this sequence while `build` runs (other publishers do not), so keep it short. `build` may use the
     /// channel.
@@ -63,7 +63,8 @@ impl<T> Publisher<T> {
     ///
     /// # Panics
     ///
-    /// As [`Publisher::publish`]. If `build` panics, the sequence is void: subscribers pass over it and count it.
+    /// Panics under the same conditions as [`Publisher::publish`], and if `build` panics. The sequence is then
+    /// [void](RingStats::void): subscribers pass over it and count it.
     #[inline]
     pub fn publish_with(&self, build: impl FnOnce(u64) -> T) -> u64 {
         self.shared.publish_built(build)
@@ -74,8 +75,8 @@ impl<T> Publisher<T> {
     /// Claims `len()` sequences at once. Items become visible one at a time; waiting subscribers are woken once, at the end. Costs
     /// one claim and one fence per batch, and about a store per item.
     ///
-    /// An iterator that panics or yields fewer items than `len()` leaves void sequences, which subscribers pass over and count;
-    /// surplus items are not taken. Overwritten values are dropped between the items.
+    /// An iterator that panics or yields fewer items than `len()` leaves [void](RingStats::void) sequences, which subscribers
+    /// pass over and count; surplus items are not taken. Overwritten values are dropped between the items.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -86,8 +87,8 @@ impl<T> Publisher<T> {
     ///
     /// # Panics
     ///
-    /// If fewer sequences than items are left before [`MAX_SEQ`](super::MAX_SEQ); nothing is published then. If the iterator or
-    /// the drop of an overwritten value panics.
+    /// Panics if fewer sequences than items are left before [`MAX_SEQ`](super::MAX_SEQ); nothing is published then. Also panics
+    /// if the iterator or the drop of an overwritten value panics.
     #[inline]
     pub fn publish_batch<I>(&self, items: I) -> Range<u64>
     where
@@ -100,10 +101,10 @@ impl<T> Publisher<T> {
         self.shared.publish_all_claimed(first..first + count, items)
     }
 
-    /// A new subscriber, which sees what is published from now on.
+    /// Creates a subscriber, which receives events published from now on.
     ///
-    /// It does not see what other threads have claimed but not finished at the time of this call. Takes a short lock that
-    /// publishers never take.
+    /// It does not receive events whose sequence another thread has already claimed, even if their publication is not finished.
+    /// Takes a short lock that publishers never take.
     ///
     /// ```
     /// let (publisher, _) = doorbell::ring::channel(8);
@@ -116,7 +117,7 @@ impl<T> Publisher<T> {
         self.subscribe_from(Start::Latest)
     }
 
-    /// A new subscriber that starts where `start` says.
+    /// Creates a subscriber that starts at `start`.
     ///
     /// ```
     /// use doorbell::ring::Start;
@@ -130,7 +131,7 @@ impl<T> Publisher<T> {
         Subscriber::new(self.shared.clone(), start)
     }
 
-    /// The sequence that the next publication will claim. Other threads may claim it meanwhile.
+    /// Returns the sequence that the next publication will claim. Other threads may claim it meanwhile.
     ///
     /// ```
     /// let (publisher, _subscriber) = doorbell::ring::channel(8);
@@ -142,7 +143,7 @@ impl<T> Publisher<T> {
         self.shared.tail()
     }
 
-    /// The number of subscribers, which may change at any time.
+    /// Returns the number of subscribers, which may change at any time.
     ///
     /// ```
     /// let (publisher, subscriber) = doorbell::ring::channel::<u8>(8);
@@ -155,7 +156,7 @@ impl<T> Publisher<T> {
         self.shared.subscriber_count()
     }
 
-    /// How many events the ring retains.
+    /// Returns the number of events that the ring retains.
     ///
     /// ```
     /// let (publisher, _subscriber) = doorbell::ring::channel::<u8>(1000);
@@ -165,7 +166,7 @@ impl<T> Publisher<T> {
         self.shared.geometry.capacity() as usize
     }
 
-    /// Statistics of the ring. Reads the entry of each subscriber; costs publishers and subscribers nothing.
+    /// Returns statistics of the ring. Reads the entry of each subscriber; costs publishers and subscribers nothing.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -179,8 +180,8 @@ impl<T> Publisher<T> {
         self.shared.stats()
     }
 
-    /// A handle that can be upgraded to a publisher while another one keeps the channel open. It keeps neither the channel open nor
-    /// its events alive.
+    /// Creates a handle that keeps neither the channel open nor its events alive. It can be upgraded to a publisher while another
+    /// one keeps the channel open.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -197,7 +198,7 @@ impl<T> Publisher<T> {
         }
     }
 
-    /// Do both publish to the same ring?
+    /// Returns `true` if both publish to the same ring.
     ///
     /// ```
     /// let (publisher, _subscriber) = doorbell::ring::channel::<u8>(8);
@@ -229,7 +230,7 @@ impl<T> fmt::Debug for Publisher<T> {
     }
 }
 
-/// A publisher that does not keep the channel open; made by [`Publisher::downgrade`].
+/// A publisher that does not keep the channel open, created by [`Publisher::downgrade`].
 pub struct WeakPublisher<T> {
     shared: Weak<RingShared<T>>,
 }
@@ -239,7 +240,7 @@ impl<T> WeakPublisher<T> {
         self.shared.upgrade()
     }
 
-    /// A publisher, unless the last one was dropped: a closed channel stays closed.
+    /// Creates a publisher, or returns `None` if the last one was dropped: a closed channel stays closed.
     ///
     /// ```
     /// let (publisher, _subscriber) = doorbell::ring::channel::<u8>(8);

@@ -1,12 +1,12 @@
-//! When a publisher may write into a slot: turns, announcements and expired events.
+//! Decides when a publisher may write into a slot, by turns, announcements and expired events.
 //!
 //! A slot serves the sequences s, s + M, s + 2M and so on, M being the number of slots. The publisher of s may use it when
 //!
 //! 1. **it is its turn**: the publisher of s - M has stamped the slot, or every publisher since the stamped one has *diverted* its
 //!    event elsewhere and recorded that it will never touch the slot; and
-//! 2. **no subscriber reads** what the slot holds. Subscribers announce an interval before they read, and check after a fence that
-//!    the *frontier* has not passed it. Publishers raise the frontier, fence, and then scan the announcements: at least one of the
-//!    two sees the other. An event that was announced when it expired becomes a *suspect*.
+//! 2. **no subscriber reads** what the slot holds. Subscribers announce an interval before they read, and check after a fence
+//!    that the *frontier* has not passed it. Publishers raise the frontier, fence, and then scan the announcements: at least one
+//!    of the two sees the other. A publisher that finds an expired event announced marks it as a *suspect*.
 //!
 //! A publisher that may not use its slot diverts. It never waits.
 //!
@@ -35,8 +35,8 @@ impl<T> RingShared<T> {
         }
     }
 
-    /// The slots from that of `claimed.start` on that are open to their publishers when it is their turn; none if the fast checks
-    /// do not suffice.
+    /// Returns the slots from that of `claimed.start` on that are open to their publishers when it is their turn. Returns none if
+    /// the fast checks do not suffice.
     #[inline]
     pub(super) fn open_slots(&self, claimed: &Range<u64>) -> &[Slot<T>] {
         // Acquire, pairs with `clear.writable`: reads of what expired are over, and suspects are marked.
@@ -51,7 +51,7 @@ impl<T> RingShared<T> {
         self.slots_from(claimed.start, open as usize)
     }
 
-    /// The stamp of the slot of `seq`, if the publisher of `seq` is next after that of the stamp.
+    /// Returns the stamp of the slot of `seq`, if the publisher of `seq` is next after that of the stamp.
     #[inline(always)]
     pub(super) fn in_turn(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
         // Acquire, pairs with `publish.stamp` and `publish.void`: the value of the previous owner is complete, and this
@@ -60,7 +60,7 @@ impl<T> RingShared<T> {
         stamp.is_of(self.lap_before(seq)).then_some(stamp)
     }
 
-    /// As [`RingShared::own`], with all checks. `None` when the event must be diverted, which is then recorded.
+    /// Does the same as [`RingShared::own`], with all checks. If the event must be diverted, records that and returns `None`.
     #[cold]
     #[inline(never)]
     pub(super) fn own_slow(&self, slot: &Slot<T>, seq: u64) -> Option<Stamp> {
@@ -110,7 +110,7 @@ impl<T> RingShared<T> {
         Some(stamp)
     }
 
-    /// Is a subscriber reading what the slot of `seq` holds under `stamp`?
+    /// Returns `true` if a subscriber may be reading what the slot of `seq` holds under `stamp`.
     fn is_read(&self, meta: &SlotMeta, stamp: Stamp, seq: u64) -> bool {
         // Fault, breaks the rule that announced storage is not written: a slot would be written while it is read.
         if fault!("suspect.ignored") {
@@ -219,7 +219,8 @@ impl<T> RingShared<T> {
         self.uncount(&expired);
     }
 
-    /// As [`RingShared::purge`], but waits for a thread that is searching the cells: a release must leave nothing.
+    /// Does the same as [`RingShared::purge`], but waits for a thread that is searching the cells, because a release must leave
+    /// no value.
     pub(super) fn purge_for_certain(&self) {
         // Relaxed, pairs with `frontier.raise`: this thread has opened, or has seen opened, the slots of all its voids.
         let frontier = self.limits.frontier.load(ord!("release.frontier", Relaxed));
@@ -250,7 +251,7 @@ impl<T> RingShared<T> {
             .fetch_sub(expired.len(), ord!("purge.count", Relaxed));
     }
 
-    /// The sequence that used the slot of `seq` before. Below the first lap it wraps, as the stamps there do.
+    /// Returns the sequence that used the slot of `seq` before. Below the first lap it wraps, as the stamps there do.
     #[inline(always)]
     fn lap_before(&self, seq: u64) -> u64 {
         seq.wrapping_sub(self.geometry.slots())
@@ -276,7 +277,7 @@ impl Diverted {
         self.0 as u32
     }
 
-    /// Laps are compared by their wrapping distance.
+    /// Compares laps by their wrapping distance.
     fn is_before(earlier: u32, later: u32) -> bool {
         earlier.wrapping_sub(later).cast_signed() < 0
     }

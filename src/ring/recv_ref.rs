@@ -1,4 +1,4 @@
-//! An event received by reference.
+//! Receives an event by reference.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -8,9 +8,10 @@ use core::ops::Deref;
 use super::cursor::Found;
 use crate::sync::HeldRead;
 
-/// An event that stays in the ring while it is read; made by the receives by reference.
+/// An event that stays in the ring while it is read. Created by the receives by reference, such as
+/// [`Subscriber::recv_ref`](super::Subscriber::recv_ref).
 ///
-/// Publishers go on meanwhile: a publisher that comes to the event's slot publishes elsewhere. Until the subscriber receives
+/// Publishers continue meanwhile: a publisher that reaches the event's slot publishes elsewhere. Until the subscriber receives
 /// again, waits or is dropped, the ring keeps the events of the interval that the subscriber has announced (at most 64 sequences
 /// and an eighth of the capacity; after a batch at most 64 sequences), even if they are lost to all other subscribers.
 ///
@@ -44,7 +45,7 @@ impl<T> Ref<'_, T> {
         }
     }
 
-    /// The sequence of the event.
+    /// Returns the sequence of the event.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);

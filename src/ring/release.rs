@@ -1,8 +1,8 @@
-//! Releases what is retained once no subscriber is left to receive it: the drop-in's rule.
+//! Drops the retained values when the last subscriber is dropped, as `broadcast` guarantees.
 //!
-//! Values leave the ring by being displaced, so the releasing thread publishes a void for every slot. It claims these sequences
-//! while it holds the lock of the subscriber count and the count is zero: every subscriber starts after them, and none ever
-//! receives one.
+//! A value leaves the ring only when another one takes its slot. The releasing thread therefore publishes a *void*, a sequence
+//! without an event, into every slot. It claims these sequences while it holds the lock of the subscriber count and the count is
+//! zero. Every later subscriber starts after them, so none ever receives one.
 //!
 //! A send that overlaps the release either has its value displaced, or finds the count zero when it checks again, and releases by
 //! itself: both sides fence between their write and their read.
@@ -16,10 +16,10 @@ use super::subscriber_count::CountState;
 use super::write::Diverted;
 use crate::sync::{MutexGuard, fault, named_fence, ord};
 
-/// How far releasing has come; kept under the lock of the subscriber count.
+/// The progress of releasing, kept under the lock of the subscriber count.
 #[derive(Debug)]
 pub(super) struct ReleaseProgress {
-    /// A thread is publishing voids; another thread that wants to release asks it to repeat that.
+    /// A thread is publishing voids. Another thread that wants to release asks it to repeat that.
     under_way: bool,
     /// The thread that publishes voids must repeat it.
     again: bool,
@@ -28,7 +28,7 @@ pub(super) struct ReleaseProgress {
 }
 
 impl ReleaseProgress {
-    /// Nothing to release yet, in a ring whose first sequence is `first_seq`.
+    /// Creates the state of a ring whose first sequence is `first_seq`, with nothing to release.
     pub(super) fn new(first_seq: u64) -> Self {
         Self {
             under_way: false,
@@ -38,7 +38,7 @@ impl ReleaseProgress {
     }
 }
 
-/// Checks at the end of a send, even by a panic, whether the last receiver was dropped meanwhile.
+/// Checks at the end of a send, even if it panics, whether the last receiver was dropped meanwhile.
 pub(super) struct RecheckRelease<'a, T>(pub(super) &'a RingShared<T>);
 
 impl<T> Drop for RecheckRelease<'_, T> {
@@ -54,7 +54,8 @@ impl<T> Drop for RecheckRelease<'_, T> {
 }
 
 impl<T> RingShared<T> {
-    /// Removes a subscriber. If it was the last, wakes the tasks that wait for that and, with `releases`, releases what is retained.
+    /// Removes a subscriber. If it was the last, wakes the tasks that wait for that and, with `releases`, drops the retained
+    /// values.
     pub(super) fn subscriber_gone(&self, releases: bool) {
         let Some(mut state) = self.counts.leave() else {
             return;
@@ -71,8 +72,8 @@ impl<T> RingShared<T> {
         guard.resume();
     }
 
-    /// May there be anything to release? Sends that this misses check again themselves. On a closed channel the drop of the last
-    /// handle, which is under way, frees everything.
+    /// Returns `true` if there may be anything to release. A send that this misses checks again itself. On a closed channel, the
+    /// drop of the last handle, which is in progress, frees everything.
     fn may_retain(&self, state: &CountState) -> bool {
         if !core::mem::needs_drop::<T>() || self.is_closed() {
             return false;
@@ -84,7 +85,7 @@ impl<T> RingShared<T> {
         state.release.under_way || self.tail() != state.release.until || self.has_cells()
     }
 
-    /// Releases what another release, ended or under way, may have missed.
+    /// Releases the values that another release, ended or in progress, may have missed.
     #[cold]
     #[inline(never)]
     fn release_late(&self) {
@@ -143,7 +144,7 @@ impl<T> RingShared<T> {
         self.limits.live_cells.load(ord!("release.cells", Relaxed)) != 0
     }
 
-    /// Claims one sequence for every slot; none if too few are left.
+    /// Claims one sequence for every slot, or none if too few are left.
     fn claim_release(&self) -> Range<u64> {
         // Relaxed, pairs with `claim_release`: only compared.
         let mut first = self.tail.load(ord!("claim_release.read", Relaxed));

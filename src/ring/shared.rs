@@ -25,12 +25,12 @@ pub(super) struct Slot<T> {
     pub(super) value: Value<T>,
 }
 
-/// Storage for one value; the stamp or the cell knows whether it holds one.
+/// Storage for one value. The stamp or the cell records whether it holds one.
 pub(super) type Value<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// What only the slow paths need to know about a slot, kept apart from the slots.
+/// The part of a slot's state that only the slow paths need, kept apart from the slots.
 pub(super) struct SlotMeta {
-    /// Which sequences of this slot were diverted: see `reclaim`.
+    /// Which sequences of this slot were diverted (see `reclaim`).
     pub(super) diverted: AtomicU64,
     /// The latest sequence of this slot that was announced when it expired: a subscriber may still be reading it.
     pub(super) suspect: AtomicU64,
@@ -38,7 +38,7 @@ pub(super) struct SlotMeta {
     pub(super) freed: AtomicU64,
 }
 
-/// Words that every publication reads and few change, on one shared cache line.
+/// Words that every publication reads and few publications change, on one shared cache line.
 pub(super) struct Limits {
     /// No new announcement may start below this sequence.
     pub(super) frontier: AtomicU64,
@@ -52,7 +52,7 @@ pub(super) struct Limits {
     pub(super) live_cells: LiveCells,
     /// The frontier of the last purge of overflow cells.
     pub(super) purged: AtomicU64,
-    /// Is every publisher gone?
+    /// Whether every publisher is gone.
     pub(super) closed: AtomicBool,
 }
 
@@ -83,7 +83,7 @@ unsafe impl<T: Send + Sync> Send for RingShared<T> {}
 unsafe impl<T: Send + Sync> Sync for RingShared<T> {}
 
 impl<T> RingShared<T> {
-    /// Makes the state for a checked `builder`, with one publisher and no subscriber.
+    /// Creates the state for a checked `builder`, with one publisher and no subscriber.
     pub(super) fn new(builder: &Builder) -> Self {
         let geometry = Geometry::new(builder.capacity);
         let first_seq = builder.first_seq;
@@ -138,7 +138,7 @@ impl<T> RingShared<T> {
         unsafe { self.slots.get_unchecked(index) }
     }
 
-    /// The slots of `seq` and the sequences after it: `most`, or as many as there are up to the end.
+    /// Returns the slots of `seq` and the sequences after it: `most`, or as many as there are up to the end.
     pub(super) fn slots_from(&self, seq: u64, most: usize) -> &[Slot<T>] {
         let rest = &self.slots[self.geometry.index(seq)..];
         &rest[..most.min(rest.len())]
@@ -152,7 +152,7 @@ impl<T> RingShared<T> {
         self.first_seq
     }
 
-    /// The next sequence to be claimed. Claims beyond the last sequence have panicked and do not count.
+    /// Returns the next sequence to be claimed. Claims beyond the last sequence have panicked and do not count.
     #[inline(always)]
     pub(super) fn tail(&self) -> u64 {
         // Relaxed, pairs with `claim` and `claim_many` through a stamp: a statistic; a caller that must not find it
@@ -160,7 +160,7 @@ impl<T> RingShared<T> {
         self.tail.load(ord!("tail.read", Relaxed)).min(MAX_SEQ + 1)
     }
 
-    /// The oldest sequence that is retained when everything claimed is published.
+    /// Returns the oldest sequence that is retained when everything claimed is published.
     pub(super) fn oldest(&self) -> u64 {
         self.tail().saturating_sub(self.geometry.capacity()).max(self.first_seq)
     }

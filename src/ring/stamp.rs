@@ -38,7 +38,7 @@ impl Stamp {
         self.0
     }
 
-    /// Is this the stamp of `seq`, of a value or a void?
+    /// Returns `true` if this is the stamp of `seq`, whether of a value or a void.
     #[inline(always)]
     pub(super) fn is_of(self, seq: u64) -> bool {
         self.0 & !VOID == seq << SEQ_SHIFT
@@ -49,13 +49,13 @@ impl Stamp {
         self.0 & VOID != 0
     }
 
-    /// Is this the stamp of `seq` or of a later one?
+    /// Returns `true` if this is the stamp of `seq` or of a later one.
     #[inline(always)]
     pub(super) fn reaches(self, seq: u64) -> bool {
         self.0.wrapping_sub(seq << SEQ_SHIFT).cast_signed() >= 0
     }
 
-    /// How far `seq` is ahead of this stamp, which must not be later.
+    /// Returns how far `seq` is ahead of this stamp, which must not be later.
     pub(super) fn distance_to(self, seq: u64) -> u64 {
         (seq << SEQ_SHIFT).wrapping_sub(self.0 & !VOID) >> SEQ_SHIFT
     }

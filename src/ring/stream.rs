@@ -1,4 +1,4 @@
-//! A subscriber as a stream.
+//! Turns a subscriber into a stream.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -8,9 +8,9 @@ use futures_core::Stream;
 use super::error::{Lagged, RecvError};
 use super::subscriber::Subscriber;
 
-/// A stream of events; made by [`Subscriber::into_stream`].
+/// A stream of events, created by [`Subscriber::into_stream`].
 ///
-/// A lag is an item, after which the stream goes on. The stream ends when the channel is closed.
+/// A lag is an item, after which the stream continues. The stream ends when the channel is closed.
 ///
 /// ```
 /// use futures::StreamExt;
@@ -33,7 +33,7 @@ impl<T: Send + Sync + 'static> SubscriberStream<T> {
         Self { subscriber }
     }
 
-    /// The subscriber, at the position of the next item.
+    /// Returns the subscriber, at the position of the next item.
     ///
     /// ```
     /// let (publisher, subscriber) = doorbell::ring::channel(8);
@@ -46,7 +46,7 @@ impl<T: Send + Sync + 'static> SubscriberStream<T> {
         self.subscriber
     }
 
-    /// The subscriber, for example for its position and statistics.
+    /// Returns the subscriber, for example for its position and statistics.
     ///
     /// ```
     /// let (_publisher, subscriber) = doorbell::ring::channel::<u8>(8);

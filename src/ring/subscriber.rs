@@ -1,4 +1,4 @@
-//! The subscriber: every way to receive.
+//! The subscriber, with all its receive methods.
 
 use core::fmt;
 use core::task::{Context, Poll};
@@ -17,11 +17,13 @@ use super::stream::SubscriberStream;
 use super::wait::{Find, Wait};
 use crate::sync::Arc;
 
-/// Receives every event of a ring, in order, from its own position; made by [`channel`](super::channel),
-/// [`Publisher::subscribe`](super::Publisher::subscribe) and by cloning, which makes another at the same position.
+/// Receives every event of a ring, in order, from its own position.
 ///
-/// A subscriber that falls more than the capacity behind gets one [`Lagged`](super::Lagged) that says exactly what it missed, and can
-/// go on. A loop that handles lag:
+/// Created by [`channel`](super::channel) or [`Publisher::subscribe`](super::Publisher::subscribe), or by cloning a subscriber;
+/// the clone has the same position.
+///
+/// A subscriber that falls more than the capacity behind gets one [`Lagged`](super::Lagged) that says exactly what it missed, and
+/// can continue. A loop that handles lag:
 ///
 /// ```
 /// use doorbell::ring::{self, RecvError};
@@ -43,10 +45,10 @@ use crate::sync::Arc;
 /// # });
 /// ```
 ///
-/// Shorter forms are [`Subscriber::into_stream`] and [`Subscriber::iter`], whose items are results and which end when the channel is
-/// closed, and [`Subscriber::recv_lossy`], which passes over lag and counts it.
+/// There are shorter forms. [`Subscriber::into_stream`] and [`Subscriber::iter`] have results as items and end when the channel
+/// is closed. [`Subscriber::recv_lossy`] passes over lag and counts it.
 ///
-/// The receives by value clone the event. Those by reference and in batches do not, and do not need `Clone`.
+/// Receives by value clone the event. Receives by reference and in batches do not, and do not need `Clone`.
 ///
 /// Dropping a subscriber takes a short lock, whatever its lag.
 pub struct Subscriber<T> {
@@ -104,14 +106,14 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// As [`Subscriber::try_recv`].
+    /// Returns the same errors as [`Subscriber::try_recv`].
     #[inline]
     pub fn try_recv_ref(&mut self) -> Result<Ref<'_, T>, TryRecvError> {
         let found = self.cursor.next()?;
         Ok(self.take_ref(found))
     }
 
-    /// Waits for the next event and receives it by reference. Cancel-safe, as [`Subscriber::recv`].
+    /// Waits for the next event and receives it by reference. Cancel-safe, like [`Subscriber::recv`].
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -124,7 +126,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         RecvRef::new(self)
     }
 
-    /// Blocks the thread until the next event and receives it by reference.
+    /// Blocks the thread until there is an event and receives it by reference.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -134,7 +136,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// As [`Subscriber::recv`].
+    /// Returns the same errors as [`Subscriber::recv`].
     pub fn recv_ref_blocking(&mut self) -> Result<Ref<'_, T>, RecvError> {
         let found = without_timeout(self.block(None))?;
         Ok(self.take_ref(found))
@@ -142,8 +144,8 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
 
     /// Receives a run of up to `max` events by reference, if there is at least one.
     ///
-    /// A batch holds at most 64 events. Whether its events are lost is decided when the batch begins. With `max` zero the batch is
-    /// empty.
+    /// A batch holds at most 64 events. Whether its events are lost is decided when the batch begins. If `max` is zero, the batch
+    /// is empty.
     ///
     /// Costs one fence per batch, and one check per event.
     ///
@@ -155,14 +157,14 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// As [`Subscriber::try_recv`].
+    /// Returns the same errors as [`Subscriber::try_recv`].
     #[inline]
     pub fn try_recv_batch(&mut self, max: usize) -> Result<Batch<'_, T>, TryRecvError> {
         self.cursor.next_for_batch(max as u64)?;
         Ok(Batch::new(self, max))
     }
 
-    /// Waits for at least one event and receives a run of up to `max`, as [`Subscriber::try_recv_batch`]. Cancel-safe.
+    /// Waits for at least one event and receives a run of up to `max`, like [`Subscriber::try_recv_batch`]. Cancel-safe.
     ///
     /// A loop that handles lag:
     ///
@@ -196,7 +198,8 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         RecvBatch::new(self, max)
     }
 
-    /// Blocks the thread until there is at least one event and receives a run of up to `max`, as [`Subscriber::try_recv_batch`].
+    /// Blocks the thread until there is at least one event and receives a run of up to `max`, like
+    /// [`Subscriber::try_recv_batch`].
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -206,14 +209,14 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// As [`Subscriber::recv`].
+    /// Returns the same errors as [`Subscriber::recv`].
     pub fn recv_batch_blocking(&mut self, max: usize) -> Result<Batch<'_, T>, RecvError> {
         let find = move |cursor: &mut ReadCursor<T>| cursor.next_for_batch(max as u64);
         without_timeout(self.wait.block(&mut self.cursor, None, find))?;
         Ok(Batch::new(self, max))
     }
 
-    /// The sequence of the next receive.
+    /// Returns the sequence of the next receive.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -226,8 +229,9 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         self.cursor.position()
     }
 
-    /// The number of sequences claimed from the position on; more than the capacity if the next receive will report a lag.
-    /// Publishers may increase it at any time.
+    /// Returns the number of sequences claimed from the position on.
+    ///
+    /// It is more than the capacity if the next receive will report a lag. Publishers may increase it at any time.
     ///
     /// ```
     /// let (publisher, subscriber) = doorbell::ring::channel(8);
@@ -238,7 +242,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         self.cursor.backlog()
     }
 
-    /// Statistics of this subscriber. Costs nothing unless called.
+    /// Returns statistics of this subscriber. Costs nothing unless called.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(2);
@@ -252,7 +256,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         self.cursor.stats()
     }
 
-    /// How many events the ring retains.
+    /// Returns the number of events that the ring retains.
     ///
     /// ```
     /// let (_publisher, subscriber) = doorbell::ring::channel::<u8>(1000);
@@ -262,7 +266,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         self.cursor.shared().geometry.capacity() as usize
     }
 
-    /// Was every publisher dropped? There may still be events to receive.
+    /// Returns `true` if every publisher was dropped. There may still be events to receive.
     ///
     /// ```
     /// let (publisher, subscriber) = doorbell::ring::channel::<u8>(8);
@@ -274,7 +278,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         self.cursor.shared().is_closed()
     }
 
-    /// Another subscriber of the same ring, which sees what is published from now on. (Cloning makes one at the same position.)
+    /// Creates another subscriber of the same ring, which receives events published from now on. (A clone has the same position.)
     ///
     /// ```
     /// let (publisher, subscriber) = doorbell::ring::channel(8);
@@ -288,7 +292,7 @@ impl<T: Send + Sync + 'static> Subscriber<T> {
         self.resubscribe_from(Start::Latest)
     }
 
-    /// Another subscriber of the same ring, which starts where `start` says, as
+    /// Creates another subscriber of the same ring, which starts at `start`, like
     /// [`Publisher::subscribe_from`](super::Publisher::subscribe_from).
     ///
     /// ```
@@ -332,19 +336,20 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// `Empty` if the next event is not published yet, `Lagged` if it and possibly others are lost (the position has moved past
-    /// them), `Closed` if everything is received and every publisher was dropped.
+    /// Returns [`TryRecvError::Empty`] if the next event is not published yet, [`TryRecvError::Lagged`] if it and possibly others
+    /// are lost (the position has moved past them), and [`TryRecvError::Closed`] if everything is received and every publisher
+    /// was dropped.
     ///
     /// # Panics
     ///
-    /// If the clone panics; the event can then be received again.
+    /// Panics if the clone panics; the event can then be received again.
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         let found = self.cursor.next()?;
         Ok(self.take_clone(found))
     }
 
-    /// Receives the next event with its sequence, if there is one. As [`Subscriber::try_recv`].
+    /// Receives the next event with its sequence, if there is one, like [`Subscriber::try_recv`].
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -354,7 +359,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// As [`Subscriber::try_recv`].
+    /// Returns the same errors as [`Subscriber::try_recv`].
     #[inline]
     pub fn try_recv_seq(&mut self) -> Result<(u64, T), TryRecvError> {
         let found = self.cursor.next()?;
@@ -363,11 +368,16 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
 
     /// Waits for the next event. Runs on any executor.
     ///
-    /// Cancel-safe: a dropped future has received nothing and leaves no waker behind. With the feature `tokio` it takes part in
-    /// tokio's cooperative budget.
+    /// With the feature `tokio`, it takes part in tokio's cooperative budget.
     ///
-    /// The result is an error if events were lost, in which case the next call goes on after them, or if the channel is closed; see
-    /// [`RecvError`].
+    /// # Cancel safety
+    ///
+    /// This method is cancel-safe: a dropped future has received nothing and leaves no waker behind.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RecvError::Lagged`] if events were lost, in which case the next call continues after them, and
+    /// [`RecvError::Closed`] if the channel is closed and every retained event has been received.
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -380,7 +390,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
         Recv::new(self)
     }
 
-    /// Waits for the next event and its sequence. As [`Subscriber::recv`].
+    /// Waits for the next event and its sequence, like [`Subscriber::recv`].
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -393,8 +403,9 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
         RecvSeq::new(self)
     }
 
-    /// Waits for the next event, passing over lag; [`Subscriber::stats`] counts how much. `None` when the channel is closed.
-    /// Cancel-safe.
+    /// Waits for the next event and passes over lag, which [`Subscriber::stats`] counts.
+    ///
+    /// Returns `None` when the channel is closed. Cancel-safe, like [`Subscriber::recv`].
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -413,8 +424,10 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
         RecvLossy::new(self)
     }
 
-    /// As [`Subscriber::recv`], for hand-written futures. If pending, the task of `cx` is woken for the next event, unless another
-    /// receive of this subscriber is made first or the subscriber is dropped.
+    /// Polls for the next event, for hand-written futures; otherwise like [`Subscriber::recv`].
+    ///
+    /// If pending, the task of `cx` is woken for the next event, unless another receive of this subscriber is called first or the
+    /// subscriber is dropped.
     ///
     /// ```
     /// use std::task::Poll;
@@ -432,8 +445,10 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
             .map_ok(|found| self.take_clone(found))
     }
 
-    /// Blocks the thread until the next event, as the ring's [`WaitStrategy`](super::WaitStrategy) says. Not for async code: it would
-    /// block the executor's thread.
+    /// Blocks the thread until it receives the next event.
+    ///
+    /// The ring's [`WaitStrategy`](super::WaitStrategy) determines how it waits. Do not call it from async code: it would block
+    /// the executor's thread.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -443,13 +458,13 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// If events were lost, in which case the next call goes on after them, or if the channel is closed.
+    /// Returns the same errors as [`Subscriber::recv`].
     pub fn recv_blocking(&mut self) -> Result<T, RecvError> {
         let found = without_timeout(self.block(None))?;
         Ok(self.take_clone(found))
     }
 
-    /// Blocks the thread until the next event, at most for `timeout`.
+    /// Blocks the thread until it receives the next event, at most for `timeout`.
     ///
     /// ```
     /// use doorbell::ring::{self, RecvTimeoutError};
@@ -462,14 +477,15 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// As [`Subscriber::recv_blocking`], and if the time runs out. An available event is received even with a zero `timeout`.
+    /// Returns the same errors as [`Subscriber::recv_blocking`], and [`RecvTimeoutError::Timeout`] if the time runs out. An
+    /// available event is received even with a zero `timeout`.
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, RecvTimeoutError> {
         // A deadline that overflows is no limit.
         let found = self.block(Instant::now().checked_add(timeout))?;
         Ok(self.take_clone(found))
     }
 
-    /// Blocks the thread until the next event, at most until `deadline`. As [`Subscriber::recv_timeout`].
+    /// Blocks the thread until it receives the next event, at most until `deadline`.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -482,13 +498,13 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     ///
     /// # Errors
     ///
-    /// As [`Subscriber::recv_timeout`].
+    /// Returns the same errors as [`Subscriber::recv_timeout`].
     pub fn recv_deadline(&mut self, deadline: Instant) -> Result<T, RecvTimeoutError> {
         let found = self.block(Some(deadline))?;
         Ok(self.take_clone(found))
     }
 
-    /// A blocking iterator over the events. A lag is an item; the iterator ends when the channel is closed.
+    /// Returns a blocking iterator over the events. A lag is an item; the iterator ends when the channel is closed.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(2);
@@ -507,7 +523,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
         Iter::new(self)
     }
 
-    /// An iterator over the available events. A lag is an item; the iterator ends where a receive would have to wait.
+    /// Returns an iterator over the available events. A lag is an item; the iterator ends where a receive would have to wait.
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);
@@ -519,7 +535,7 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
         TryIter::new(self)
     }
 
-    /// A stream of the events. A lag is an item; the stream ends when the channel is closed.
+    /// Converts the subscriber into a stream of the events. A lag is an item; the stream ends when the channel is closed.
     ///
     /// ```
     /// use futures::StreamExt;

@@ -1,7 +1,7 @@
-//! How many subscribers a ring has, and the tasks that wait until it has none.
+//! Counts the subscribers of a ring, and keeps the tasks that wait until there is none.
 //!
-//! Any thread may read the count. It leaves zero and reaches zero only under the lock: a thread that holds the lock and finds the
-//! count zero knows that no subscriber enters before it unlocks.
+//! Any thread may read the count. It changes from or to zero only while the lock is held. So if a thread that holds the lock
+//! finds the count zero, no subscriber enters before the thread unlocks.
 
 use core::task::{Context, Poll, Waker};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use crate::sync::{AtomicUsize, Mutex, MutexGuard, ord};
 #[derive(Debug)]
 pub(crate) struct SubscriberCount {
     subscribers: AtomicUsize,
-    /// Weak senders of the drop-in.
+    /// The number of weak senders of `broadcast`.
     weak_senders: AtomicUsize,
     state: Mutex<CountState>,
 }
@@ -26,7 +26,7 @@ pub(super) struct CountState {
 }
 
 impl SubscriberCount {
-    /// No subscriber, for a ring whose first sequence is `first_seq`.
+    /// Creates a count of zero for a ring whose first sequence is `first_seq`.
     pub(super) fn new(first_seq: u64) -> Self {
         Self {
             subscribers: AtomicUsize::new(0),
@@ -38,7 +38,7 @@ impl SubscriberCount {
         }
     }
 
-    /// How many subscribers there are.
+    /// Returns the number of subscribers.
     #[inline(always)]
     pub(crate) fn subscribers(&self) -> usize {
         // Relaxed, pairs with `enter` and `leave`: a hint; a caller that acts on zero fences before, holds the lock, or
@@ -95,7 +95,7 @@ impl SubscriberCount {
         (before == 1).then_some(state)
     }
 
-    /// Locks, if there is no subscriber.
+    /// Takes the lock if there is no subscriber.
     pub(super) fn if_none_left(&self) -> Option<MutexGuard<'_, CountState>> {
         let state = self.state.lock();
         (self.subscribers() == 0).then_some(state)
@@ -105,7 +105,7 @@ impl SubscriberCount {
         self.state.lock()
     }
 
-    /// Waits until there is no subscriber. The caller keeps `ticket`, and gives it back by [`SubscriberCount::forget`].
+    /// Waits until there is no subscriber. The caller keeps `ticket` and returns it with [`SubscriberCount::forget`].
     pub(crate) fn poll_absence(&self, ticket: &mut Option<AbsenceTicket>, cx: &Context<'_>) -> Poll<()> {
         let waker = cx.waker().clone();
         let mut state = self.state.lock();
@@ -143,7 +143,7 @@ impl SubscriberCount {
 }
 
 impl CountState {
-    /// Takes every waker that waits for absence; wake them after unlocking.
+    /// Takes the wakers of the tasks that wait until there is no subscriber. The caller wakes them after it has unlocked.
     pub(super) fn take_waiting(&mut self) -> AbsenceWakers {
         self.waiting.take()
     }
@@ -154,7 +154,7 @@ impl CountState {
 struct AbsenceWaiters {
     wakers: Vec<Option<Waker>>,
     vacant: Vec<usize>,
-    /// How often all were taken; a ticket of an earlier round does not match.
+    /// The number of times that all wakers were taken. A ticket of an earlier round does not match.
     round: u64,
 }
 
@@ -204,7 +204,7 @@ impl AbsenceWaiters {
 pub(super) struct AbsenceWakers(Vec<Option<Waker>>);
 
 impl AbsenceWakers {
-    /// Wakes them all. A waker that panics does not affect the others, as in the wait queue.
+    /// Wakes them all. As in the wait queue, a waker that panics does not affect the others.
     pub(super) fn wake_all(self) {
         for waker in self.0.into_iter().flatten() {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {

@@ -1,7 +1,7 @@
 //! Waiting for the next event, as a task or as a thread.
 //!
-//! A subscriber that finds no event registers with the [`WaitQueue`], and must then look once more for what was published in
-//! between. What makes that look safe depends on the state of the next sequence:
+//! A subscriber that finds no event registers with the [`WaitQueue`], and must then look once more, since an event may have been
+//! published in between. Why no event is missed depends on the state of the next sequence:
 //!
 //! - **Unclaimed.** The waiter reads the tail by a read-modify-write. A publisher that claims the sequence later reads the tail
 //!   after it, and so sees the waiter's flag. A publication needs no fence for that.
@@ -29,11 +29,11 @@ const TURNS_PER_CLOCK: u32 = 64;
 /// The state of one subscriber's wait.
 #[derive(Debug, Default)]
 pub(super) struct Wait {
-    /// Made at the first wait, and shared with the wait queue from then on.
+    /// Created at the first wait, and shared with the wait queue from then on.
     notified: Option<Arc<NotifiedFlag>>,
     /// Registered, and not found notified since.
     listed: bool,
-    /// Listed, but possibly missed by the publication under way, and there is no watchdog: the task must poll again.
+    /// Listed, but the publication in progress may miss it and there is no watchdog: the task must poll again.
     must_poll: bool,
 }
 
@@ -46,13 +46,13 @@ impl<T, F: Fn(&mut ReadCursor<T>) -> Result<Found<T>, TryRecvError>> Find<T> for
 enum Enlisted<T> {
     /// The next publication will notify this waiter.
     Registered,
-    /// The publication under way may not notify this waiter.
+    /// The publication in progress may not notify this waiter.
     NeedsWatchdog,
-    /// There is an answer already.
+    /// There is a result already.
     Answer(Result<Found<T>, RecvError>),
 }
 
-/// The answer that a find gives to a wait; `None` when there is no event yet.
+/// Converts the result of a find into the result of a wait; `None` if there is no event yet.
 #[inline(always)]
 fn answer<T>(result: Result<Found<T>, TryRecvError>) -> Option<Result<Found<T>, RecvError>> {
     match result {
@@ -84,7 +84,7 @@ impl Wait {
         Poll::Ready(answer)
     }
 
-    /// The rest of [`Wait::poll`]: when there is a wait to begin or to end.
+    /// Does the rest of [`Wait::poll`], when there is a wait to begin or to end.
     #[cold]
     #[inline(never)]
     fn poll_slow<T>(
@@ -188,7 +188,7 @@ impl Wait {
         self.notified.as_ref().is_some_and(|notified| notified.is_set())
     }
 
-    /// If the subscriber was notified: ends the wait and wakes the next waiters.
+    /// If the subscriber was notified, ends the wait and wakes the next waiters.
     #[inline]
     fn resume<T>(&mut self, cursor: &ReadCursor<T>) {
         if self.listed && self.is_notified() {
@@ -206,7 +206,7 @@ impl Wait {
         }
     }
 
-    /// Ends all waiting: the subscriber is being dropped.
+    /// Ends all waiting, because the subscriber is being dropped.
     pub(super) fn finish<T>(&mut self, cursor: &ReadCursor<T>) {
         self.cancel(cursor);
         if self.notified.take().is_some() {
@@ -214,7 +214,7 @@ impl Wait {
         }
     }
 
-    /// Finds the next event; spins briefly if its publication is under way.
+    /// Finds the next event. Spins briefly if its publication is in progress.
     fn find_spinning<T>(cursor: &mut ReadCursor<T>, find: &impl Find<T>) -> Option<Result<Found<T>, RecvError>> {
         for _ in 0..UNFINISHED_SPINS {
             if let Some(answer) = answer(find(cursor)) {

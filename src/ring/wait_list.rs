@@ -1,4 +1,4 @@
-//! The list of waiters that `WaitQueue` keeps behind its lock: plain data, runs no foreign code.
+//! The list of waiters that `WaitQueue` keeps behind its lock. It is plain data and runs no foreign code.
 
 use core::task::Waker;
 
@@ -51,7 +51,7 @@ pub(super) struct WaitList {
     waiting: List,
     due: List,
     listed: usize,
-    /// How many wait for a publication that may not see them.
+    /// The number of waiters for a publication that may not see them.
     unseen: usize,
     closed: bool,
     watched: bool,
@@ -125,7 +125,7 @@ impl WaitList {
         (target, self.nodes.get_mut(number).and_then(|node| node.notified.take()))
     }
 
-    /// Is the node listed with this very waker?
+    /// Returns `true` if the node is listed with this very waker.
     pub(super) fn is_registered_with(&self, number: usize, waker: &Waker) -> bool {
         let node = &self.nodes[number];
         node.state == NodeState::Listed && matches!(&node.target, Some(WakeTarget::Task(own)) if own.will_wake(waker))
@@ -216,7 +216,7 @@ impl WaitList {
         self.unseen != 0
     }
 
-    /// Could a cascade get stuck, with no watchdog watching yet?
+    /// Returns `true` if a cascade could get stuck and no watchdog is watching yet.
     pub(super) fn needs_watch(&self) -> bool {
         self.listed > 1 && !self.watched
     }
@@ -279,7 +279,7 @@ impl WaitList {
     }
 }
 
-/// Up to `MOST` waiters taken from the list to be woken; does not allocate.
+/// Up to `MOST` waiters taken from the list to be woken, kept without an allocation.
 pub(super) struct WakeBatch<const MOST: usize> {
     targets: [Option<WakeTarget>; MOST],
     numbers: [usize; MOST],

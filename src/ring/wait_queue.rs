@@ -1,4 +1,4 @@
-//! The waiting subscribers of one ring, and how they are woken.
+//! Keeps the waiting subscribers of one ring, and wakes them.
 //!
 //! A subscriber has at most one wait at a time, so the [`WaitList`] has one node per seat. The states of a node:
 //!
@@ -13,8 +13,8 @@
 //! notifies the next few, and so on: the work of waking is spread over the woken subscribers. If they are stuck, the watchdog
 //! thread notifies the rest (`super::wake_watchdog`).
 //!
-//! The list is behind a lock that publishers only try. A thread that fails to take it defers its work to the holder, which does
-//! it after it has unlocked.
+//! Publishers only try the lock of the list. A thread that fails to take it defers its work to the holder, which does the work
+//! after it has unlocked.
 
 use core::fmt;
 use core::task::Waker;
@@ -68,7 +68,7 @@ impl NotifiedFlag {
         Self(AtomicBool::new(false))
     }
 
-    /// Has the subscriber been notified since it registered?
+    /// Returns `true` if the subscriber has been notified since it registered.
     pub(super) fn is_set(&self) -> bool {
         // Acquire, pairs with `notified.set`: what made the subscriber due is visible to it.
         self.0.load(ord!("notified.see", Acquire))
@@ -85,12 +85,12 @@ impl NotifiedFlag {
     }
 }
 
-/// Lock, flags and deferred work around the [`WaitList`] of one ring.
+/// The [`WaitList`] of one ring, with its lock, flags and deferred work.
 pub(crate) struct WaitQueue {
-    /// What publishers read: a bit set of [`WAITING`] and [`DUE`], which change under the lock, and of [`PURGE`] and [`FENCE`].
+    /// The flags that publishers read: [`WAITING`] and [`DUE`], which change under the lock, and [`PURGE`] and [`FENCE`].
     flags: CachePadded<AtomicU8>,
     waiters: Mutex<WaitList>,
-    /// Work of threads that found the list locked: a bit set of [`DEFERRED_WAKE`] and [`DEFERRED_CASCADE`].
+    /// The work of threads that found the list locked: [`DEFERRED_WAKE`] and [`DEFERRED_CASCADE`].
     deferred: AtomicU8,
     /// The watchdog has waiters to watch here.
     armed: AtomicBool,
@@ -119,7 +119,7 @@ impl WaitQueue {
         }
     }
 
-    /// Is a flag set that a publisher must act on after its publication?
+    /// Returns `true` if a flag is set that a publisher must act on after its publication.
     #[inline(always)]
     pub(super) fn needs_attention(&self) -> bool {
         // Relaxed, pairs with `flags.add` through `park.look` and `claim`: the claim has acquired the flag of every
@@ -127,7 +127,7 @@ impl WaitQueue {
         self.flags.load(ord!("flags.glance", Relaxed)) != 0
     }
 
-    /// Wakes waiters if one waits or is due.
+    /// Wakes waiters if any waits or is due.
     pub(super) fn wake_if_needed(&self) {
         // Relaxed, pairs with `flags.add` through `park.fence` or `park.look`: the caller has fenced, or has acquired
         // the flag with its claim.
@@ -142,7 +142,7 @@ impl WaitQueue {
         self.flags.fetch_or(PURGE, ord!("purge.ask", Relaxed));
     }
 
-    /// Takes up the request of [`WaitQueue::ask_purge`], if there is one.
+    /// Takes the request of [`WaitQueue::ask_purge`], if there is one.
     #[inline]
     pub(super) fn take_purge_request(&self) -> bool {
         // Relaxed, pairs with `purge.ask`: a request only; what it concerns has orderings of its own.
@@ -150,7 +150,7 @@ impl WaitQueue {
             && self.flags.fetch_and(!PURGE, ord!("purge.take", Relaxed)) & PURGE != 0
     }
 
-    /// An event was published: makes every waiting node due and notifies the first.
+    /// Makes every waiting node due and notifies the first, after an event was published.
     #[cold]
     #[inline(never)]
     pub(super) fn wake_waiters(&self) {
@@ -160,7 +160,7 @@ impl WaitQueue {
         }
     }
 
-    /// A notified waiter runs or is dropped: notifies the next ones.
+    /// Notifies the next waiters. Called when a notified waiter runs or is dropped.
     #[inline]
     pub(super) fn cascade(&self) {
         // Relaxed, pairs with `flags.add` through `notified.set`: the thread that notified the caller stored the flags
@@ -178,7 +178,7 @@ impl WaitQueue {
         }
     }
 
-    /// No publisher is left: notifies every waiter and refuses later registrations.
+    /// Notifies every waiter and refuses later registrations, because no publisher is left.
     pub(super) fn close(&self) {
         let mut waiters = self.waiters.lock();
         waiters.close();
@@ -186,8 +186,8 @@ impl WaitQueue {
         self.notify(waiters, Width::All);
     }
 
-    /// Registers the subscriber of seat `number` to be woken through `target`, or replaces its target. False when the channel is
-    /// closed.
+    /// Registers the subscriber of seat `number` to be woken through `target`, or replaces its target. Returns `false` if the
+    /// channel is closed.
     ///
     /// The caller must then look once more for an event, as the `wait` module explains.
     pub(super) fn register(
@@ -214,7 +214,7 @@ impl WaitQueue {
         true
     }
 
-    /// Is the subscriber of seat `number` listed with this very waker?
+    /// Returns `true` if the subscriber of seat `number` is listed with this very waker.
     pub(super) fn is_registered_with(&self, number: usize, waker: &Waker) -> bool {
         let waiters = self.waiters.lock();
         let registered = waiters.is_registered_with(number, waker);
@@ -222,7 +222,8 @@ impl WaitQueue {
         registered
     }
 
-    /// The subscriber of seat `number` waits for a publication that may not see it. False when there is no watchdog to ask.
+    /// Asks the watchdog to wake the subscriber of seat `number`, which waits for a publication that may not see it. Returns
+    /// `false` if there is no watchdog to ask.
     pub(super) fn ask_watchdog(wait_queue: &Arc<Self>, number: usize) -> bool {
         let mut waiters = wait_queue.waiters.lock();
         if wait_queue.wake_watchdog && !waiters.is_watched() {
@@ -237,7 +238,7 @@ impl WaitQueue {
         watched
     }
 
-    /// The subscriber of seat `number` no longer waits. If it was notified, the next waiters are notified in its place.
+    /// Ends the wait of the subscriber of seat `number`. If it was notified, notifies the next waiters in its place.
     pub(super) fn cancel(&self, number: usize) {
         let mut waiters = self.waiters.lock();
         let (target, was_notified) = waiters.cancel(number);
@@ -246,7 +247,7 @@ impl WaitQueue {
         drop(target);
     }
 
-    /// The subscriber of seat `number` is gone and does not wait.
+    /// Removes the subscriber of seat `number`, which does not wait.
     pub(super) fn forget(&self, number: usize) {
         let mut waiters = self.waiters.lock();
         let forgotten = waiters.forget(number);
@@ -254,7 +255,7 @@ impl WaitQueue {
         drop(forgotten);
     }
 
-    /// One turn of the watchdog: notifies the waiters that have been due since its last turn, and those of
+    /// Does one turn of the watchdog: notifies the waiters that have been due since its last turn, and those of
     /// [`WaitQueue::ask_watchdog`]. Returns whether another turn is needed.
     pub(crate) fn watchdog_turn(&self) -> bool {
         // Relaxed, pairs with `arm`: arming after this is seen at the next turn; what it was armed for is behind the
@@ -278,7 +279,7 @@ impl WaitQueue {
         true
     }
 
-    /// Are there waiters to watch?
+    /// Returns `true` if there are waiters to watch.
     pub(crate) fn is_armed(&self) -> bool {
         // Relaxed, pairs with `arm` by the watchdog's fences: the watchdog fences before it rests.
         self.armed.load(ord!("armed.see", Relaxed))
@@ -312,7 +313,7 @@ impl WaitQueue {
         })
     }
 
-    /// Unlocks the list: notifies as many due waiters as `width` says, and does the work that was deferred meanwhile.
+    /// Unlocks the list, notifies as many due waiters as `width` says, and does the work that was deferred meanwhile.
     ///
     /// Foreign code (wakers) runs only while the list is unlocked; if a waker panics, the next waiter is notified in its place.
     fn notify<'a>(&'a self, mut waiters: MutexGuard<'a, WaitList>, mut width: Width) {

@@ -1,8 +1,8 @@
-//! The thread that wakes due waiters whose predecessors are stuck: one per process, started when a ring first needs it.
+//! The thread that wakes due waiters whose predecessors are stuck. There is one per process, started when a ring first needs it.
 //!
 //! It checks only *armed* wait queues, once every [`TURN`], and parks without a time limit when none is armed, so an idle process
-//! pays nothing for it. It notifies a waiter that has been due for two turns, hence at most about two turns plus the scheduler's
-//! delay after a publication.
+//! pays nothing for it. It notifies a waiter that has been due for two turns, that is, at most about two turns plus the
+//! scheduler's delay after a publication.
 
 use std::sync::OnceLock;
 use std::thread::Thread;
@@ -26,7 +26,7 @@ struct Watchdog {
 
 static WATCHDOG: OnceLock<Option<&'static Watchdog>> = OnceLock::new();
 
-/// Watches `wait_queue` from now on, for as long as it exists. False when the thread could not be started.
+/// Watches `wait_queue` from now on, for as long as it exists. Returns `false` if the thread could not be started.
 pub(crate) fn watch(wait_queue: &Arc<WaitQueue>) -> bool {
     let Some(watchdog) = *WATCHDOG.get_or_init(start) else {
         return false;
@@ -37,7 +37,7 @@ pub(crate) fn watch(wait_queue: &Arc<WaitQueue>) -> bool {
     true
 }
 
-/// A wait queue was armed: ends the watchdog's rest.
+/// Ends the watchdog's rest, because a wait queue was armed.
 pub(crate) fn kick() {
     if let Some(Some(watchdog)) = WATCHDOG.get() {
         // SeqCst: pairs with the fence in `rest`: this thread sees the rest, or the watchdog sees the armed wait queue.

@@ -1,4 +1,4 @@
-//! Publishing: from a claimed sequence to an event that subscribers can see.
+//! Claims sequences, and publishes them as events that subscribers can see.
 
 use core::ops::Range;
 
@@ -8,10 +8,10 @@ use super::shared::{RingShared, Slot};
 use super::stamp::Stamp;
 use crate::sync::{fault, named_fence, ord, raise};
 
-/// A value that was overwritten; the publisher drops it when it has finished with the ring.
+/// A value that was overwritten. The publisher drops it when it has finished with the ring.
 pub(super) type Displaced<T> = Option<T>;
 
-/// A sequence could not use its slot.
+/// The error for a sequence that could not use its slot.
 pub(super) struct Diverted;
 
 impl<T> RingShared<T> {
@@ -27,7 +27,7 @@ impl<T> RingShared<T> {
     ///
     /// # Panics
     ///
-    /// If none is left.
+    /// Panics if none is left.
     #[inline(always)]
     pub(super) fn claim_checked(&self) -> u64 {
         let seq = self.claim();
@@ -41,7 +41,7 @@ impl<T> RingShared<T> {
     ///
     /// # Panics
     ///
-    /// If fewer are left. Nothing is claimed then.
+    /// Panics if fewer are left. Nothing is claimed then.
     pub(super) fn claim_many(&self, count: u64) -> u64 {
         if count == 0 {
             return self.tail();
@@ -71,7 +71,7 @@ impl<T> RingShared<T> {
     ///
     /// # Panics
     ///
-    /// If `seq` is beyond the last sequence. Nothing is published then, and subscribers are not blocked.
+    /// Panics if `seq` is beyond the last sequence. Nothing is published then, and subscribers are not blocked.
     #[inline(always)]
     pub(super) fn write(&self, seq: u64, value: T) -> Displaced<T> {
         let slot = self.slot(seq);
@@ -162,7 +162,8 @@ impl<T> RingShared<T> {
         self.write_counted_void(seq).unwrap_or(None)
     }
 
-    /// As [`RingShared::write_void`], for a void that the caller has counted. `Err` when the slot is left as it is.
+    /// Does the same as [`RingShared::write_void`], for a void that the caller has counted. Returns `Err` if it leaves the slot
+    /// unchanged.
     #[inline(always)]
     pub(super) fn write_counted_void(&self, seq: u64) -> Result<Displaced<T>, Diverted> {
         let slot = self.slot(seq);
@@ -184,8 +185,8 @@ impl<T> RingShared<T> {
 
     /// Publishes `seq` in an overflow cell. Returns the value if `seq` has already expired or if there are too many cells.
     ///
-    /// There are too many only if expired cells could not be freed for long, because the thread that holds their table is
-    /// suspended. Then `seq` is lost at once: publishers do not wait, and memory is bounded.
+    /// There are too many only if expired cells could not be freed for a long time, because the thread that holds their table is
+    /// suspended. Then `seq` is lost at once, so that publishers need not wait and memory stays bounded.
     #[cold]
     fn divert(&self, seq: u64, value: Option<T>) -> Displaced<T> {
         // Relaxed, pairs with `find.diverted` and `lost.diverted`: raised before the push, or in place of it, so that a
@@ -207,7 +208,8 @@ impl<T> RingShared<T> {
         value
     }
 
-    /// The limit on overflow cells: all that are retained, those that expire before the next purge, and what subscribers announce.
+    /// Returns the limit on overflow cells: all that are retained, those that expire before the next purge, and those that
+    /// subscribers announce.
     fn max_cells(&self) -> u64 {
         2 * self.geometry.slots() + (self.subscriber_count() as u64 + 1) * self.geometry.announced_by_batch()
     }
