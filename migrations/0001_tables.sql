@@ -30,11 +30,37 @@ CREATE INDEX low_water_marks_by_xid ON low_water_marks (low_water_xid);
 
 -- The cluster and database that issued the transaction IDs in the tables above: one row. In a restored dump those IDs are
 -- meaningless until rebind_after_restore() is called.
+--
+-- Like every table here it has a primary key, or publications of all tables would make the server refuse deletes.
 CREATE TABLE history_identity (
-    id                uuid   NOT NULL DEFAULT gen_random_uuid(),
-    system_identifier bigint NOT NULL,
-    database          oid    NOT NULL
+    id                uuid   PRIMARY KEY DEFAULT gen_random_uuid(),
+    -- Null if the server does not tell.
+    system_identifier bigint,
+    database          oid    NOT NULL,
+    -- The xmin of this row. A dump and a logical replica insert the row anew, with another xmin; physical copies keep it.
+    bound_by          xid
 );
+
+-- The transaction IDs of a logical replica are not the publisher's: what it applies gets those of its own transactions.
+CREATE FUNCTION set_replicated_xid() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF tg_table_name = 'events' THEN
+        new.xid := pg_current_xact_id();
+    ELSE
+        new.low_water_xid := pg_current_xact_id();
+    END IF;
+    RETURN new;
+END
+$$;
+
+CREATE TRIGGER set_replicated_xid BEFORE INSERT OR UPDATE ON events
+    FOR EACH ROW EXECUTE FUNCTION set_replicated_xid();
+CREATE TRIGGER set_replicated_xid BEFORE INSERT OR UPDATE ON low_water_marks
+    FOR EACH ROW EXECUTE FUNCTION set_replicated_xid();
+-- Not for the publisher's own changes.
+ALTER TABLE events ENABLE REPLICA TRIGGER set_replicated_xid;
+ALTER TABLE low_water_marks ENABLE REPLICA TRIGGER set_replicated_xid;
 
 -- The version of the last migration that has run. The table is created before the first of them runs.
 CREATE FUNCTION last_migration() RETURNS bigint

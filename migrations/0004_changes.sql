@@ -1,20 +1,54 @@
 -- Which streams have changed since a watermark, for readers that cannot rely on notifications alone.
 
--- Identifies what a watermark's transaction IDs belong to: this cluster, timeline, server start and database. Null where
--- transaction IDs are meaningless: on a standby, whose snapshots do not list running transactions, and in a restored dump until
--- rebind_after_restore() is called.
+-- Returns what the server tells about itself, null for what it does not tell: managed services lack some of these functions.
+CREATE FUNCTION server_identity(OUT system_identifier bigint, OUT started_at timestamptz)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    BEGIN
+        SELECT c.system_identifier INTO server_identity.system_identifier FROM pg_control_system() c;
+    EXCEPTION
+        WHEN OTHERS THEN NULL;
+    END;
+    BEGIN
+        started_at := pg_postmaster_start_time();
+    EXCEPTION
+        WHEN OTHERS THEN NULL;
+    END;
+END
+$$;
+
+-- Whether the transaction IDs in the tables are this cluster's. They are not in a restored dump, and after pg_upgrade nobody knows,
+-- until rebind_after_restore() is called.
+CREATE FUNCTION is_bound(system_identifier bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    -- Every row must be of this cluster. A second one comes with the data of a dump, or from a publisher.
+    RETURN coalesce((
+        SELECT bool_and(i.bound_by IS NOT DISTINCT FROM i.xmin
+            AND i.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+            AND coalesce(i.system_identifier = is_bound.system_identifier, true))
+        FROM history_identity i), false);
+END
+$$;
+
+-- Identifies what a watermark's transaction IDs belong to: this cluster, database and server start, and so this timeline. Null where
+-- transaction IDs are meaningless: on a standby, whose snapshots do not list running transactions; in a restored dump until
+-- rebind_after_restore() is called; and on a server that does not tell when it was started.
 CREATE FUNCTION history_identity() RETURNS text
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    server record;
 BEGIN
     IF pg_is_in_recovery() THEN
         RETURN NULL;
     END IF;
+    server := server_identity();
+    IF server.started_at IS NULL OR NOT is_bound(server.system_identifier) THEN
+        RETURN NULL;
+    END IF;
     RETURN (
-        SELECT concat_ws('/', i.id, i.system_identifier, i.database, left(pg_walfile_name(pg_current_wal_lsn()), 8),
-            extract(epoch FROM pg_postmaster_start_time()))
-        FROM history_identity i
-        WHERE i.system_identifier = (SELECT c.system_identifier FROM pg_control_system() c)
-            AND i.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
+        SELECT concat_ws('/', i.id, i.system_identifier, i.database, i.bound_by, extract(epoch FROM server.started_at))
+        FROM history_identity i);
 END
 $$;
 
@@ -22,13 +56,16 @@ $$;
 -- dump was restored. Returns whether anything was changed.
 CREATE FUNCTION rebind_after_restore() RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+DECLARE
+    current_system bigint := (SELECT s.system_identifier FROM server_identity() AS s);
+    inserted_by xid;
 BEGIN
-    IF history_identity() IS NOT NULL THEN
+    IF is_bound(current_system) THEN
         RETURN false;
     END IF;
     -- Block appends while transaction IDs are rewritten; readers are not blocked.
     LOCK TABLE events, low_water_marks, history_identity IN SHARE ROW EXCLUSIVE MODE;
-    IF history_identity() IS NOT NULL THEN
+    IF is_bound(current_system) THEN
         RETURN false;
     END IF;
     -- Transaction IDs of another cluster may lie in this one's future, and their rows would count as invisible. IDs in the past
@@ -37,7 +74,10 @@ BEGIN
     UPDATE low_water_marks SET low_water_xid = pg_current_xact_id() WHERE low_water_xid >= pg_snapshot_xmin(pg_current_snapshot());
     DELETE FROM history_identity;
     INSERT INTO history_identity (system_identifier, database)
-    SELECT c.system_identifier, d.oid FROM pg_control_system() c, pg_database d WHERE d.datname = current_database();
+    SELECT current_system, d.oid FROM pg_database d WHERE d.datname = current_database()
+    RETURNING xmin INTO inserted_by;
+    -- The new version of the row has the same xmin: it is not written by another subtransaction.
+    UPDATE history_identity SET bound_by = inserted_by;
     RETURN true;
 END
 $$;

@@ -1,7 +1,9 @@
-//! Poolers, standbys, promotions, switchovers and restored dumps.
+//! Poolers, standbys, promotions, switchovers, logical replicas and restored dumps.
 
 mod bus_support;
 
+#[path = "bus_failover/logical_replica.rs"]
+mod logical_replica;
 #[path = "bus_failover/polling.rs"]
 mod polling;
 #[path = "bus_failover/promotion.rs"]

@@ -12,6 +12,8 @@ mod changed_since;
 mod connection_loss;
 #[path = "store_postgres/group_commit.rs"]
 mod group_commit;
+#[path = "store_postgres/managed_servers.rs"]
+mod managed_servers;
 #[path = "store_postgres/migrations.rs"]
 mod migrations;
 #[path = "store_postgres/retention.rs"]

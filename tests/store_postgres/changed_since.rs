@@ -9,7 +9,7 @@ use throwaway_postgres::{Server, Stop};
 use crate::store_suite::{all_changes, event};
 use crate::support::Store;
 
-fn heads(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
+pub(crate) fn heads(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
     pairs.iter().map(|&(key, head)| (key.to_owned(), head)).collect()
 }
 
