@@ -397,7 +397,7 @@ fn r14_a_clone_that_panics_has_received_nothing() {
     assert_eq!(unlucky.try_recv_seq().map(|(seq, _)| seq), Ok(2));
 }
 
-/// A closure that panics leaves a void, which holds up nobody.
+/// A closure that panics leaves a void, which holds up no subscriber.
 #[test]
 fn r16_a_closure_that_panics_leaves_a_void() {
     must_end(|| {

@@ -65,6 +65,6 @@ fn a_broken_link_is_noticed() {
     let expected = (vec!["c.md#d".into()], vec!["c42-a-receive-with-code".into()]);
     assert_eq!(links_and_anchors(page), expected);
     let broken = |link| is_broken(Path::new("README.md"), link);
-    assert!(!broken("https://example.org/nothing") && !broken("Cargo.toml") && !broken("docs/contract.md#words"));
+    assert!(!broken("https://example.org/nothing") && !broken("Cargo.toml") && !broken("docs/contract.md#terms"));
     assert!(broken("#no-such-heading") && broken("docs/no-such-file.md") && broken("docs/contract.md#no-such-heading"));
 }

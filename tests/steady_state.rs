@@ -24,7 +24,7 @@ fn steady(what: &str, step: impl FnMut(u64)) {
     steady_but_for(what, 0, step);
 }
 
-/// As `steady`, but up to `one_off` late allocations are permitted once.
+/// Like `steady`, but up to `one_off` late allocations are permitted once.
 fn steady_but_for(what: &str, one_off: u64, mut step: impl FnMut(u64)) {
     const STEPS: u64 = 3_000;
     (0..STEPS / 5).for_each(&mut step);

@@ -53,7 +53,7 @@ impl Input {
         })
     }
 
-    /// The size in bytes, if known beforehand.
+    /// The size in bytes, if known in advance.
     pub(crate) fn size(&self) -> Option<u64> {
         match &self.0 {
             None => Some(BUILT_IN.len() as u64),

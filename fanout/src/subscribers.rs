@@ -55,7 +55,7 @@ fn iterate(mut events: Subscriber<Event>, mut outcome: Outcome) -> Outcome {
 
 /// A tokio task that receives one event at a time and sleeps too long after each.
 ///
-/// It slows down nobody else: it learns exactly what it missed, and continues from there.
+/// It does not slow down any other subscriber: it gets the exact number of missed events, and continues from there.
 async fn receive_slowly(
     mut events: Subscriber<Event>,
     delay: Duration,
@@ -87,7 +87,7 @@ pub(crate) struct Outcome {
     pub(crate) number: usize,
     pub(crate) received: u64,
     pub(crate) skipped: u64,
-    /// Known to the ring alone: subscribers pass over sequence numbers whose publication failed.
+    /// Sequence numbers whose publication failed. Subscribers pass over them, so only the ring counts them.
     pub(crate) void: u64,
     pub(crate) lag_events: u64,
     #[serde(rename = "latency_ns")]

@@ -10,7 +10,7 @@ pub(crate) fn from_one_to(most: u64) -> RangedU64ValueParser<usize> {
 }
 
 /// Writes to standard output. A closed pipe (`| head`) does not stop the measurement.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }
 

@@ -158,7 +158,7 @@ impl<E: StreamEvent> LocalBus<E> {
     ///
     /// # Errors
     ///
-    /// As for [`append_and_publish`](Self::append_and_publish), for the first invalid event. Then nothing is appended.
+    /// See [`append_and_publish`](Self::append_and_publish). The error is that of the first invalid event, and nothing is appended.
     ///
     /// ```
     /// use doorbell::bus::{FleetEvent, LocalBus};

@@ -80,7 +80,7 @@ impl<E: Clone + Send + Sync + 'static> ClusterEventPublisher<E> {
     ///
     /// # Panics
     ///
-    /// As for [`ClusterEventPublisher::new`].
+    /// See [`ClusterEventPublisher::new`].
     #[must_use]
     pub fn with_capacity(capacity: NonZeroUsize) -> Self {
         Self::builder(capacity)

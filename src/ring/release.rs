@@ -80,7 +80,7 @@ impl<T> RingShared<T> {
         }
         // SeqCst fence, pairs with `send.fence` and `leave`: finds the value of a send that did not find the count
         // zero. Also acquires what other subscribers have released (`leave`); the lock passes that on to a thread that
-        // releases later, and this thread goes on with it.
+        // releases later, and this thread continues with it.
         named_fence!("release.fence");
         state.release.under_way || self.tail() != state.release.until || self.has_cells()
     }
@@ -131,7 +131,7 @@ impl<T> RingShared<T> {
             state.release.until = if all { seqs.end } else { 0 };
             let again = core::mem::take(&mut state.release.again) && self.counts.subscribers() == 0;
             // Fault, breaks the rule that a release is repeated for what was sent while it ran: a value sent meanwhile
-            // would stay for ever.
+            // would stay forever.
             if !again || fault!("release.once") {
                 state.release.under_way = false;
                 return released;

@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats: [`fastrand`]'s generator, and what tests often draw.
+//! Seeded random numbers: [`fastrand`]'s generator, and draws that tests often need.
 //!
 //! A test that draws its seed prints it, so that a failure can be repeated.
 
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 pub use fastrand::Rng;
 
-/// A seed that nobody has chosen, short enough to be typed.
+/// A random seed, short enough to type.
 pub fn seed() -> u64 {
     fastrand::u64(..1_000_000)
 }
 
-/// What tests often draw.
+/// Draws that tests often need.
 pub trait RngExt {
     /// True once in `n` draws on average.
     fn one_in(&mut self, n: u64) -> bool;
@@ -20,7 +20,7 @@ pub trait RngExt {
     /// True in `percent` of 100 draws on average.
     fn percent(&mut self, percent: u64) -> bool;
 
-    /// A time of whole milliseconds.
+    /// A duration of whole milliseconds.
     fn millis(&mut self, range: Range<u64>) -> Duration;
 }
 

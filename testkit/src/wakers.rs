@@ -134,7 +134,7 @@ unsafe fn panicking_clone(data: *const ()) -> RawWaker {
 }
 
 /// # Safety
-/// As for [`panicking_clone`]; consumes the handle.
+/// Like [`panicking_clone`]; consumes the handle.
 unsafe fn panicking_wake(data: *const ()) {
     // SAFETY: this `Arc` takes over the handle's reference.
     let panicking = unsafe { Arc::from_raw(data.cast::<Panicking>()) };
@@ -145,7 +145,7 @@ unsafe fn panicking_wake(data: *const ()) {
 }
 
 /// # Safety
-/// As for [`panicking_clone`].
+/// See [`panicking_clone`].
 unsafe fn panicking_wake_by_ref(data: *const ()) {
     // SAFETY: the caller's handle keeps the value alive.
     let panicking = unsafe { &*data.cast::<Panicking>() };
@@ -155,7 +155,7 @@ unsafe fn panicking_wake_by_ref(data: *const ()) {
 }
 
 /// # Safety
-/// As for [`panicking_clone`]; consumes the handle.
+/// Like [`panicking_clone`]; consumes the handle.
 unsafe fn panicking_drop(data: *const ()) {
     // SAFETY: this `Arc` takes over the handle's reference.
     let panicking = unsafe { Arc::from_raw(data.cast::<Panicking>()) };

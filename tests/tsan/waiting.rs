@@ -17,7 +17,7 @@ const ROUNDS: u64 = 120;
 
 /// Unparks a thread, and sets its own atomic flag.
 struct Unpark {
-    rung: AtomicBool,
+    woken: AtomicBool,
     thread: Thread,
 }
 
@@ -27,7 +27,7 @@ impl Wake for Unpark {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.rung.store(true, Ordering::Release);
+        self.woken.store(true, Ordering::Release);
         self.thread.unpark();
     }
 }
@@ -35,7 +35,7 @@ impl Wake for Unpark {
 /// The waker and its flag, which are never freed: `Arc` frees behind a fence, which the sanitizer does not see.
 fn lasting_waker() -> (Waker, Arc<Unpark>) {
     let unpark = Arc::new(Unpark {
-        rung: AtomicBool::new(false),
+        woken: AtomicBool::new(false),
         thread: thread::current(),
     });
     std::mem::forget(Arc::clone(&unpark));
@@ -48,7 +48,7 @@ fn drive<F: Future>(future: F, waker: &Waker, unpark: &Unpark) -> F::Output {
         if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(waker)) {
             return value;
         }
-        while !unpark.rung.swap(false, Ordering::Acquire) {
+        while !unpark.woken.swap(false, Ordering::Acquire) {
             thread::park();
         }
     }

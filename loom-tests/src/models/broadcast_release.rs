@@ -130,7 +130,7 @@ fn release_against_two_subscribes() {
     settle(&tx, &ledger);
 }
 
-/// The new receiver gets the message or does not; either way it has come to rest, and the drop of the new one releases the rest.
+/// The new receiver gets the message or does not; either way it is settled, and the drop of the new receiver releases the rest.
 fn release_send_and_subscribe() {
     let ledger = Ledger::default();
     let (tx, rx) = broadcast::channel(1);

@@ -135,7 +135,7 @@ fn lapped_publisher_against_reader() {
 }
 
 /// A publisher that is lapped while its slot is being read has nowhere to write: its event is lost at once. A subscriber that
-/// waits for it gets a lag, and goes on after it.
+/// waits for it gets a lag, and continues after it.
 fn lapped_and_lost_at_once() {
     let ledger = Ledger::default();
     let (mut writer, mut reader) = channel(1, &ledger);

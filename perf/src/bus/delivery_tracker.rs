@@ -15,7 +15,7 @@ const SHARDS: usize = 16;
 
 /// Tracks, in one process, how many subscribers still lack each event.
 ///
-/// Events are spread over the streams in turns: event k is number k / streams + 1 of stream k % streams. All counters are relaxed: each is
+/// Events are spread over the streams round-robin: event k is number k / streams + 1 of stream k % streams. All counters are relaxed: each is
 /// exact by itself, and they are read together only once `finished` has been signalled, which orders what came before.
 #[derive(Debug)]
 pub struct DeliveryTracker {
@@ -28,7 +28,7 @@ pub struct DeliveryTracker {
     repeated: AtomicU64,
     reordered: AtomicU64,
     last_delivery: Mutex<Latencies>,
-    /// The times of all deliveries, if wanted. Subscribers share the histograms in turns.
+    /// The times of all deliveries, if wanted. Subscribers share the histograms round-robin.
     each_delivery: Vec<Mutex<Latencies>>,
     trackers: AtomicUsize,
     finished_at: AtomicU64,

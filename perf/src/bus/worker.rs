@@ -55,7 +55,7 @@ pub fn run_if_asked() -> bool {
             Job::Pace(job) => to_json(pace::run(job).await),
         }
     });
-    say(&outcome);
+    print_line(&outcome);
     // Thousands of tasks still wait for events; no shutdown is needed.
     std::process::exit(0);
 }
@@ -65,7 +65,7 @@ fn to_json<T: Serialize>(outcome: Result<T, Failure>) -> String {
     serde_json::to_string(&outcome).expect("an outcome in JSON")
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}")
         .and_then(|()| stdout.flush())
@@ -74,10 +74,10 @@ fn say(line: &str) {
 
 /// Reports to the parent that this worker is ready, and waits until it may start.
 pub async fn ready() -> Result<(), Failure> {
-    say("ready");
+    print_line("ready");
     let read = tokio::task::spawn_blocking(|| std::io::stdin().lock().read_line(&mut String::new())).await??;
     if read == 0 {
-        return Err("the parent is gone".into());
+        return Err("the parent has ended".into());
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use self::measure::{Measurement, Setting};
 use crate::output::Output;
 use crate::plot::Chart;
 use crate::server::MeasuredServer;
-use crate::units::{count, from_one_to, say};
+use crate::units::{count, from_one_to, print};
 use doorbell_perf::bus::candidates::{Candidate, Failure};
 
 /// The candidates, by name.
@@ -91,10 +91,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let settings = settings(options)?;
     let server = MeasuredServer::find(options.url.as_deref(), Server::builder().durable())?;
     let mut comparisons = Vec::new();
-    say(report::HEAD);
+    print(report::HEAD);
     for setting in settings {
         let comparison = compare(&server, setting, options)?;
-        say(&report::rows(&comparison));
+        print(&report::rows(&comparison));
         comparisons.push(comparison);
     }
     let charts: Vec<Chart<'_>> = comparisons.iter().map(Comparison::chart).collect();

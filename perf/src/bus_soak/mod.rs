@@ -12,7 +12,7 @@ use throwaway_postgres::Server;
 
 use self::watch::Watch;
 use crate::server::MeasuredServer;
-use crate::units::{from_one_to, say};
+use crate::units::{from_one_to, print};
 use doorbell_perf::bus::candidates::Failure;
 use doorbell_perf::chaos::{self, Plan};
 
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         keep: options.keep,
         between_faults: seconds("--faults", options.faults.unwrap_or_default())?,
     };
-    say(&format!("seed {}\n", plan.seed));
+    print(&format!("seed {}\n", plan.seed));
     let server = MeasuredServer::find(
         options.url.as_deref(),
         Server::builder().setting("max_connections", 200),
@@ -77,8 +77,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let faulty_server = server.own().filter(|_| options.faults.is_some());
     let mut watch = Watch::new(&plan, server.port()?);
     let outcome = chaos::run(&plan, &database.url(), faulty_server, |progress| watch.sample(progress))?;
-    say(&format!("\n{outcome}\n{watch}"));
+    print(&format!("\n{outcome}\n{watch}"));
     watch.verdict()?;
-    say("\nevery event accounted for, memory flat, connections bounded, every bus healthy, no connection left open\n");
+    print(
+        "\nevery event accounted for, memory flat, connections bounded, every bus healthy, no connection left open\n",
+    );
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::rss::Rss;
-use crate::units::{count, say};
+use crate::units::{count, print};
 use doorbell_perf::bus::candidates::Failure;
 use doorbell_perf::bus::process;
 use doorbell_perf::chaos::{Plan, Progress};
@@ -75,7 +75,7 @@ impl Watch {
         }
         if progress.elapsed >= self.next_line {
             self.next_line = progress.elapsed + self.between_lines;
-            say(&format!(
+            print(&format!(
                 "{:>6} s  {:>12} committed  {:>5} faults  {}\n",
                 progress.elapsed.as_secs(),
                 count(progress.committed),

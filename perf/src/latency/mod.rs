@@ -12,7 +12,7 @@ use self::channel::{Doorbell, Tokio};
 use self::measure::{Measurement, Receivers, Setting};
 use crate::output::Output;
 use crate::plot::Chart;
-use crate::units::{count, from_one_to, say};
+use crate::units::{count, from_one_to, print};
 
 /// Measure publish-to-receive latency at fixed rates, doorbell beside tokio's broadcast channel
 ///
@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     }
     options.output.check()?;
     let mut comparisons = Vec::new();
-    say(report::HEAD);
+    print(report::HEAD);
     for &receivers in &options.receivers {
         for &subscribers in &options.subscribers {
             for &rate in &options.rates {
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
                     length,
                 };
                 let comparison = compare(setting, options.rounds);
-                say(&report::rows(&comparison));
+                print(&report::rows(&comparison));
                 comparisons.push(comparison);
             }
         }

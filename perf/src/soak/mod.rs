@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use self::memory::Memory;
 use self::payload::Payload;
 use self::subscribe::Tally;
-use crate::units::{count, from_one_to, say};
+use crate::units::{count, from_one_to, print};
 
 /// Publish and subscribe in every way at once, and check conservation, payloads and memory
 ///
@@ -104,7 +104,7 @@ fn watch(length: Duration, publisher: &Publisher<Payload>, memory: &mut Memory) 
         if seconds > lines {
             lines = seconds;
             let stats = publisher.stats();
-            say(&format!(
+            print(&format!(
                 "{seconds:>6} s  {:>14} published  {:>9} void  {:>3} subscribers  {memory}\n",
                 count(stats.published),
                 count(stats.void),
@@ -115,9 +115,9 @@ fn watch(length: Duration, publisher: &Publisher<Payload>, memory: &mut Memory) 
 }
 
 fn conclude(tallies: &[Tally], memory: &Memory) -> Result<(), String> {
-    say("\n");
+    print("\n");
     for tally in tallies {
-        say(&format!("{tally}\n"));
+        print(&format!("{tally}\n"));
     }
     let mut problems: Vec<String> = tallies.iter().flat_map(Tally::problems).collect();
     problems.extend(memory.problems());
@@ -125,7 +125,7 @@ fn conclude(tallies: &[Tally], memory: &Memory) -> Result<(), String> {
         problems.push(format!("{} payloads were never dropped", payload::live()));
     }
     if problems.is_empty() {
-        say("\nevery event accounted for, every payload whole and dropped once, memory flat\n");
+        print("\nevery event accounted for, every payload whole and dropped once, memory flat\n");
         Ok(())
     } else {
         Err(problems.join("\n"))

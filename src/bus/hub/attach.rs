@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::lag_accounting::LagAccounting;
 use super::start_signal::{StartPosition, StartSignal};
 use super::stream::{StreamRef, StreamSlot};
-use super::table::Baseline;
-use super::{Hub, Item};
+use super::stream_table::Baseline;
+use super::{Hub, RingItem};
 use crate::bus::BusError;
 use crate::ring::{Builder, OnLag, Publisher, Subscriber};
 
 /// What a new subscription gets from the hub.
 pub(crate) struct Attached<E: Send + Sync + 'static> {
-    pub(crate) feed: Subscriber<Item<E>>,
+    pub(crate) feed: Subscriber<RingItem<E>>,
     pub(crate) start: StartSignal,
     /// The stream. None for a subscription to all.
     pub(crate) stream: Option<StreamRef>,
@@ -146,7 +146,10 @@ impl<E: Send + Sync + 'static> Hub<E> {
 }
 
 /// Subscribes to a feed, which is created for its first subscription.
-fn subscribe<E: Send + Sync + 'static>(capacity: usize, feed: &mut Option<Publisher<Item<E>>>) -> Subscriber<Item<E>> {
+fn subscribe<E: Send + Sync + 'static>(
+    capacity: usize,
+    feed: &mut Option<Publisher<RingItem<E>>>,
+) -> Subscriber<RingItem<E>> {
     match feed {
         Some(feed) => feed.subscribe(),
         None => {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::stream::{Stream, StreamSlot};
-use super::table::{Baseline, Table};
-use super::{Hub, Item, StreamNoticeKind};
+use super::stream_table::{Baseline, StreamTable};
+use super::{Hub, RingItem, StreamNoticeKind};
 use crate::bus::StreamEvent;
 use crate::store::{Page, Record};
 
@@ -170,7 +170,7 @@ impl<E: StreamEvent> Hub<E> {
     }
 
     /// Queues items for publishing, and the stream for reading if more of it is wanted.
-    pub(super) fn send(&self, table: &mut Table<E>, slot: StreamSlot, items: Vec<Item<E>>) {
+    pub(super) fn send(&self, table: &mut StreamTable<E>, slot: StreamSlot, items: Vec<RingItem<E>>) {
         if !items.is_empty() {
             let tick = table.tick();
             table.stream_mut(slot).delivered_at = tick;
@@ -188,7 +188,7 @@ fn accept_next<E: StreamEvent>(
     stream: &mut Stream<E>,
     slot: StreamSlot,
     record: Record<E>,
-    items: &mut Vec<Item<E>>,
+    items: &mut Vec<RingItem<E>>,
 ) -> bool {
     let Record { seq, id, event, .. } = record;
     if stream.cursor.is_none_or(|cursor| cursor.checked_add(1) != Some(seq)) {
@@ -199,7 +199,7 @@ fn accept_next<E: StreamEvent>(
         stream.recent_ids.push(seq, id);
     }
     items.push(match event {
-        Ok(event) => Item::Event {
+        Ok(event) => RingItem::Event {
             slot,
             era: stream.era,
             seq,

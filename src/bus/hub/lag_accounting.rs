@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::Item;
+use super::RingItem;
 
 /// The items of a ring that do not stand for exactly one event.
 pub(super) struct LagAccounting {
@@ -28,7 +28,7 @@ impl LagAccounting {
     }
 
     /// Records items that are about to be published. The ring holds nothing before `oldest` any more.
-    pub(super) fn record<E>(&mut self, items: &[Item<E>], oldest: u64) {
+    pub(super) fn record<E>(&mut self, items: &[RingItem<E>], oldest: u64) {
         for (position, item) in (self.next..).zip(items) {
             let surplus = item.events().cast_signed() - 1;
             if surplus != 0 {
@@ -60,7 +60,7 @@ mod tests {
     fn the_surplus_is_exact_before_and_after_items_leave_the_ring() {
         let slot = StreamSlot(0);
         let era = Era::default();
-        let event = |seq| Item::Event {
+        let event = |seq| RingItem::Event {
             slot,
             era,
             seq,

@@ -9,16 +9,16 @@
 mod attach;
 mod collect;
 mod delivery;
-mod item;
 mod lag_accounting;
 mod notifications;
 mod publish_queue;
 mod recent_ids;
 mod rewind_log;
+mod ring_item;
 mod start;
 mod start_signal;
 mod stream;
-mod table;
+mod stream_table;
 
 // Only the distributed bus needs these: its store can be unreachable, miss notifications, and be replaced by another history.
 #[cfg(feature = "postgres")]
@@ -33,19 +33,19 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use self::publish_queue::PublishQueue;
-use self::table::Table;
+use self::stream_table::StreamTable;
 use crate::bus::stats::Counters;
 
 pub(crate) use attach::Attached;
-pub(crate) use item::{Era, Item, StreamNotice, StreamNoticeKind};
 #[cfg(feature = "postgres")]
 pub(crate) use notifications::NotificationOutcome;
 pub(crate) use rewind_log::PastRewind;
+pub(crate) use ring_item::{Era, RingItem, StreamNotice, StreamNoticeKind};
 pub(crate) use start_signal::{StartPosition, StartSignal, StartWait};
 pub(crate) use stream::{StreamRef, StreamSlot};
+pub(crate) use stream_table::UNSET;
 #[cfg(feature = "postgres")]
 pub(crate) use sweep::DeliveryCursor;
-pub(crate) use table::UNSET;
 
 /// Bounds of the hub.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ pub(crate) struct HubSettings {
 }
 
 pub(crate) struct Hub<E: Send + Sync + 'static> {
-    table: Mutex<Table<E>>,
+    table: Mutex<StreamTable<E>>,
     publish_queue: PublishQueue<E>,
     settings: HubSettings,
     pub(crate) counters: Arc<Counters>,
@@ -70,7 +70,7 @@ pub(crate) struct Hub<E: Send + Sync + 'static> {
 impl<E: Send + Sync + 'static> Hub<E> {
     pub(crate) fn new(settings: HubSettings, counters: Arc<Counters>, wakeup: Box<dyn Fn() + Send + Sync>) -> Self {
         Self {
-            table: Mutex::new(Table::new()),
+            table: Mutex::new(StreamTable::new()),
             publish_queue: PublishQueue::default(),
             settings,
             counters,

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::stream::StreamSlot;
-use super::table::{Baseline, Table};
+use super::stream_table::{Baseline, StreamTable};
 use super::{Hub, StreamNoticeKind};
 
 /// What a notification caused.
@@ -36,7 +36,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
 
     fn on_notification_locked(
         &self,
-        table: &mut Table<E>,
+        table: &mut StreamTable<E>,
         key: &str,
         seqs: RangeInclusive<u64>,
     ) -> NotificationOutcome {
@@ -68,7 +68,12 @@ impl<E: Send + Sync + 'static> Hub<E> {
         NotificationOutcome::WillRead
     }
 
-    fn on_unknown_stream(&self, table: &mut Table<E>, key: &str, seqs: RangeInclusive<u64>) -> NotificationOutcome {
+    fn on_unknown_stream(
+        &self,
+        table: &mut StreamTable<E>,
+        key: &str,
+        seqs: RangeInclusive<u64>,
+    ) -> NotificationOutcome {
         if let Some(known) = table.unverified.get_mut(key) {
             let merged = *known.start().min(seqs.start())..=*known.end().max(seqs.end());
             let outcome = if merged == *known {
@@ -90,7 +95,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
     /// Handles a notification for number `first`, at or below the cursor. A subscription that has started since the last
     /// delivery has not had that event. Its appender may have sent the notification after the subscription was ready, so the
     /// event is delivered.
-    pub(super) fn lower(&self, table: &mut Table<E>, slot: StreamSlot, first: u64) {
+    pub(super) fn lower(&self, table: &mut StreamTable<E>, slot: StreamSlot, first: u64) {
         let all_started_at = if table.all.subscriptions > 0 {
             table.all.started_at
         } else {

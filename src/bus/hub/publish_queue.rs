@@ -9,13 +9,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use parking_lot::Mutex;
 
-use super::Item;
+use super::RingItem;
 use crate::ring::Publisher;
 
 /// Items, and the rings that they go to.
 pub(super) struct QueuedItems<E: Send + Sync + 'static> {
-    pub(super) feeds: [Option<Publisher<Item<E>>>; 2],
-    pub(super) items: Vec<Item<E>>,
+    pub(super) feeds: [Option<Publisher<RingItem<E>>>; 2],
+    pub(super) items: Vec<RingItem<E>>,
 }
 
 pub(super) struct PublishQueue<E: Send + Sync + 'static>(Mutex<State<E>>);

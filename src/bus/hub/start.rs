@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Hub;
 use super::start_signal::{StartPosition, StartSignal};
 use super::stream::{StreamRef, StreamSlot};
-use super::table::{Baseline, Table};
+use super::stream_table::{Baseline, StreamTable};
 
 impl<E: Send + Sync + 'static> Hub<E> {
     /// Streams whose subscriptions wait for the store's high-water mark, at most `max`.
@@ -35,7 +35,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
 
     fn start_stream(
         &self,
-        table: &mut Table<E>,
+        table: &mut StreamTable<E>,
         slot: StreamSlot,
         high_water: u64,
         started: &mut Vec<(StartSignal, StartPosition)>,

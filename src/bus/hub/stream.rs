@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::recent_ids::RecentIds;
 use super::start_signal::StartSignal;
-use super::{Era, Item, StreamNotice, StreamNoticeKind};
+use super::{Era, RingItem, StreamNotice, StreamNoticeKind};
 use crate::ring::Publisher;
 
 /// A stream's place in the table. Reused for another stream only when no subscription refers to it any more.
@@ -31,7 +31,7 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     pub(super) version: u64,
     pub(super) era: Era,
     /// The ring of the subscriptions to this stream. None if there are only subscriptions to all.
-    pub(super) feed: Option<Publisher<Item<E>>>,
+    pub(super) feed: Option<Publisher<RingItem<E>>>,
     pub(super) subscriptions: usize,
     /// The number up to which everything has been delivered. None until the store's high-water mark is known.
     pub(super) cursor: Option<u64>,
@@ -84,7 +84,7 @@ impl<E: Send + Sync + 'static> Stream<E> {
 }
 
 impl StreamNoticeKind {
-    pub(super) fn on<E>(self, slot: StreamSlot, era: Era) -> Item<E> {
-        Item::StreamNotice(Arc::new(StreamNotice { slot, era, kind: self }))
+    pub(super) fn on<E>(self, slot: StreamSlot, era: Era) -> RingItem<E> {
+        RingItem::StreamNotice(Arc::new(StreamNotice { slot, era, kind: self }))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Hub;
 use super::stream::StreamRef;
-use super::table::Baseline;
+use super::stream_table::Baseline;
 use crate::bus::StreamEvent;
 use crate::store::EventId;
 

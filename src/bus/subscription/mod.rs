@@ -1,6 +1,6 @@
 //! A subscription: a stream of events without repetitions and without undisclosed holes.
 //!
-//! Items come through a ring. The subscription knows the next number of each of its streams. It drops items that it has had. Where
+//! Items come through a ring. The subscription knows the next number of each of its streams. It drops items that it has already received. Where
 //! events are missing, because it was too slow or starts in the past, it reads the store until it has caught up with the ring.
 
 mod cursors;

@@ -10,7 +10,7 @@ use super::OnSlow;
 use super::cursors::Cursors;
 use crate::bus::history_cache::{HistoryCache, HistoryPage, PageFetch};
 use crate::bus::hub::{
-    Attached, Era, Hub, Item, PastRewind, StartPosition, StartSignal, StartWait, StreamNotice, StreamNoticeKind,
+    Attached, Era, Hub, PastRewind, RingItem, StartPosition, StartSignal, StartWait, StreamNotice, StreamNoticeKind,
     StreamRef, StreamSlot,
 };
 use crate::bus::{BusError, BusEvent, Gap, Rewound, StreamEvent};
@@ -19,7 +19,7 @@ use crate::ring::{Lagged, RecvError, Subscriber, coop};
 pub(super) struct StateMachine<E: StreamEvent> {
     hub: Arc<Hub<E>>,
     history: Arc<HistoryCache<E>>,
-    feed: Subscriber<Item<E>>,
+    feed: Subscriber<RingItem<E>>,
     start: StartSignal,
     stream: Option<StreamRef>,
     on_slow: OnSlow,
@@ -28,7 +28,7 @@ pub(super) struct StateMachine<E: StreamEvent> {
     behind: VecDeque<(StreamSlot, u64)>,
     history_read: Option<HistoryRead<E>>,
     /// An item of the ring that is delivered after the events in `behind`.
-    held: Option<Item<E>>,
+    held: Option<RingItem<E>>,
     /// The number of the last rewind that this subscription has handled.
     last_rewind: u64,
     /// Events minus items in the ring of all streams, before the next item.
@@ -46,7 +46,7 @@ pub(super) struct StateMachine<E: StreamEvent> {
 /// from the store. So the store is asked whether it has, or had, such an event.
 #[derive(Clone, Copy)]
 struct UnconfirmedStart {
-    /// The last number that the subscriber says it has had.
+    /// The last number that the subscriber says it has received.
     after: u64,
     /// How far this process has delivered.
     delivered: u64,
@@ -216,13 +216,13 @@ impl<E: StreamEvent> StateMachine<E> {
     }
 
     /// Handles an item of the feed.
-    fn on_item(&mut self, item: Item<E>) -> Step<E> {
+    fn on_item(&mut self, item: RingItem<E>) -> Step<E> {
         if !self.ahead_of_ring.is_empty() && self.is_superseded(&item) {
             return Step::Continue;
         }
         match &item {
-            Item::Event { slot, seq, .. } => self.on_numbered(*slot, *seq, item),
-            Item::StreamNotice(notice) => {
+            RingItem::Event { slot, seq, .. } => self.on_numbered(*slot, *seq, item),
+            RingItem::StreamNotice(notice) => {
                 let notice = Arc::clone(notice);
                 match notice.kind {
                     StreamNoticeKind::Undecodable { seq, .. } => self.on_numbered(notice.slot, seq, item),
@@ -234,10 +234,10 @@ impl<E: StreamEvent> StateMachine<E> {
 
     /// Whether an item belongs to a history that this subscription has left. The ring has caught up when it yields the notice of the
     /// rewind, or an item that was published after it.
-    fn is_superseded(&mut self, item: &Item<E>) -> bool {
+    fn is_superseded(&mut self, item: &RingItem<E>) -> bool {
         let (slot, era, rewind) = match item {
-            Item::Event { slot, era, .. } => (*slot, *era, None),
-            Item::StreamNotice(notice) => match notice.kind {
+            RingItem::Event { slot, era, .. } => (*slot, *era, None),
+            RingItem::StreamNotice(notice) => match notice.kind {
                 StreamNoticeKind::Rewound(rewind) => (notice.slot, notice.era, Some(rewind)),
                 _ => (notice.slot, notice.era, None),
             },
@@ -254,7 +254,7 @@ impl<E: StreamEvent> StateMachine<E> {
     }
 
     /// Handles an item that has a number: an event, or the notice in its place.
-    fn on_numbered(&mut self, slot: StreamSlot, seq: u64, item: Item<E>) -> Step<E> {
+    fn on_numbered(&mut self, slot: StreamSlot, seq: u64, item: RingItem<E>) -> Step<E> {
         if seq <= self.cursor(slot) {
             return Step::Continue; // read from the history before
         }
@@ -263,14 +263,14 @@ impl<E: StreamEvent> StateMachine<E> {
         }
         self.set_cursor(slot, seq);
         Step::Yield(match item {
-            Item::Event { event, .. } => BusEvent::Event(event),
-            Item::StreamNotice(notice) => self.undecodable(slot, seq, &notice),
+            RingItem::Event { event, .. } => BusEvent::Event(event),
+            RingItem::StreamNotice(notice) => self.undecodable(slot, seq, &notice),
         })
     }
 
     /// Handles the events up to `through` that the ring has lost. They precede `item`, which is held if they have to be read or reported
     /// first.
-    fn catch_up(&mut self, slot: StreamSlot, through: u64, item: &Item<E>) -> Option<Step<E>> {
+    fn catch_up(&mut self, slot: StreamSlot, through: u64, item: &RingItem<E>) -> Option<Step<E>> {
         let at = self.cursor(slot);
         if at >= through {
             return None;
@@ -301,7 +301,7 @@ impl<E: StreamEvent> StateMachine<E> {
         }
     }
 
-    fn on_notice(&mut self, notice: &StreamNotice, item: &Item<E>) -> Step<E> {
+    fn on_notice(&mut self, notice: &StreamNotice, item: &RingItem<E>) -> Step<E> {
         let slot = notice.slot;
         let at = self.cursor(slot);
         match notice.kind {
@@ -328,7 +328,7 @@ impl<E: StreamEvent> StateMachine<E> {
         }
     }
 
-    /// Handles a rewind. Returns the item to yield if the subscriber has had events that the new history lacks.
+    /// Handles a rewind. Returns the item to yield if the subscriber has received events that the new history lacks.
     fn on_rewind(&mut self, rewind: PastRewind) -> Option<BusEvent<E>> {
         let PastRewind {
             number,
@@ -343,7 +343,7 @@ impl<E: StreamEvent> StateMachine<E> {
         self.behind.retain(|&(behind, _)| behind != slot);
         let at = self.cursor(slot);
         if at <= resume_after {
-            // Both histories have what the subscriber has had. The rest is read from the new one.
+            // Both histories have what the subscriber has received. The rest is read from the new one.
             self.behind.push_back((slot, resume_after));
             return None;
         }

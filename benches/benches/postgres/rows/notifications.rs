@@ -1,4 +1,4 @@
-//! What notifications cost callers that append: the same appends with and without notifications, in turns.
+//! What notifications cost callers that append: the same appends with and without notifications, alternating.
 
 use throwaway_postgres::Server;
 

@@ -1,6 +1,6 @@
 //! The design to beat: every subscriber has a `LISTEN` connection of its own and reads each event for itself.
 //!
-//! Built as well as that can be: a channel for each stream, so that no subscriber is woken in vain; one round trip to append and notify;
+//! Built as well as that can be: a channel for each stream, so that no subscriber is woken needlessly; one round trip to append and notify;
 //! a subscriber that finds several notifications reads once for all of them; and all connections that the server has left
 //! are there for reading.
 

@@ -16,7 +16,7 @@ use crate::latencies::Latencies;
 pub struct Job {
     pub candidate: Candidate,
     pub url: String,
-    /// Events are spread over the streams in turns.
+    /// Events are spread over the streams round-robin.
     pub streams: usize,
     pub events: usize,
     /// The first events are published, but not timed.

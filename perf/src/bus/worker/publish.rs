@@ -39,7 +39,7 @@ pub async fn run(job: Job) -> Result<(), Failure> {
     bus.flush().await
 }
 
-/// Publishes events or bursts one after another, to the streams in turns.
+/// Publishes events or bursts one after another, to the streams round-robin.
 pub async fn publish(bus: &dyn Bus, load: Load) -> Result<(), Failure> {
     let begun = Instant::now();
     let end = load.first + load.events;

@@ -8,10 +8,10 @@ use super::lag_accounting::LagAccounting;
 use super::publish_queue::QueuedItems;
 use super::start_signal::StartSignal;
 use super::stream::{Stream, StreamRef, StreamSlot};
-use super::{Hub, Item, PastRewind};
+use super::{Hub, PastRewind, RingItem};
 use crate::ring::Publisher;
 
-pub(super) struct Table<E: Send + Sync + 'static> {
+pub(super) struct StreamTable<E: Send + Sync + 'static> {
     pub(super) by_key: HashMap<Arc<str>, StreamSlot>,
     pub(super) streams: Vec<Option<Stream<E>>>,
     pub(super) free: Vec<StreamSlot>,
@@ -36,7 +36,7 @@ pub(super) struct Table<E: Send + Sync + 'static> {
 
 /// The subscriptions to all streams.
 pub(super) struct AllStreams<E: Send + Sync + 'static> {
-    pub(super) feed: Option<Publisher<Item<E>>>,
+    pub(super) feed: Option<Publisher<RingItem<E>>>,
     pub(super) subscriptions: usize,
     pub(super) baseline: Baseline,
     /// Subscriptions that wait for the baseline.
@@ -56,7 +56,7 @@ pub(super) enum Baseline {
     Unknown,
 }
 
-impl<E: Send + Sync + 'static> Table<E> {
+impl<E: Send + Sync + 'static> StreamTable<E> {
     pub(super) fn new() -> Self {
         Self {
             by_key: HashMap::new(),
@@ -181,7 +181,7 @@ pub(crate) const UNSET: u64 = u64::MAX;
 
 impl<E: Send + Sync + 'static> Hub<E> {
     /// Queues items for publishing to the stream's ring and to the ring of all streams.
-    pub(super) fn push(&self, table: &mut Table<E>, slot: StreamSlot, items: Vec<Item<E>>) {
+    pub(super) fn push(&self, table: &mut StreamTable<E>, slot: StreamSlot, items: Vec<RingItem<E>>) {
         if let Some(feed) = &table.all.feed {
             let oldest = feed.next_seq().saturating_sub(feed.capacity() as u64);
             table.all.lag_accounting.record(&items, oldest);
@@ -197,7 +197,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
         self.table.lock().all.lag_accounting.surplus_before(position)
     }
 
-    /// The stream in a slot of which a subscription has had an item.
+    /// The stream in a slot from which a subscription has received an item.
     pub(crate) fn stream_ref(&self, slot: StreamSlot) -> StreamRef {
         self.table.lock().stream(slot).reference(slot)
     }

@@ -1,4 +1,4 @@
-//! What the rings carry.
+//! The items that the rings carry to subscriptions.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl Era {
 }
 
 /// An item of a feed. Most are events, so events are small and cheap to clone.
-pub(crate) enum Item<E> {
+pub(crate) enum RingItem<E> {
     Event {
         slot: StreamSlot,
         era: Era,
@@ -26,7 +26,7 @@ pub(crate) enum Item<E> {
     StreamNotice(Arc<StreamNotice>),
 }
 
-impl<E> Clone for Item<E> {
+impl<E> Clone for RingItem<E> {
     fn clone(&self) -> Self {
         match self {
             Self::Event { slot, era, seq, event } => Self::Event {
@@ -40,7 +40,7 @@ impl<E> Clone for Item<E> {
     }
 }
 
-impl<E> Item<E> {
+impl<E> RingItem<E> {
     /// The number of events that the item stands for.
     pub(crate) fn events(&self) -> u64 {
         match self {
