@@ -20,13 +20,13 @@ pub(super) struct ReadCursor<T> {
     /// The sequence of the next receive.
     position: u64,
     /// Sequences below this one are passed over silently: set by a start beyond the end of the ring.
-    floor: u64,
+    suppressed_below: u64,
     /// An event expires this many sequences later.
     capacity: u64,
     /// From the position up to here, the slot of a sequence is found by adding it to `slot_base`.
     direct_until: u64,
     slot_base: *const Slot<T>,
-    /// As `slot_base`, for the slot of the sequence with which that one expires.
+    /// Like `slot_base`, for the slot of the sequence with which that one expires.
     expiry_base: *const Slot<T>,
     /// The end of the announced interval, which covers every sequence from `position` on; zero when nothing is announced.
     announced_until: u64,
@@ -102,7 +102,7 @@ impl<T> ReadCursor<T> {
         // Must come first: what is claimed to release the ring is then claimed before this, and so lies below the position.
         shared.counts.enter();
         let tail = shared.tail();
-        let (position, floor) = match start {
+        let (position, suppressed_below) = match start {
             Start::Latest => (tail, 0),
             Start::Oldest => (shared.oldest(), 0),
             Start::After(seq) => {
@@ -110,17 +110,17 @@ impl<T> ReadCursor<T> {
                 (next.min(tail), next)
             }
         };
-        let seat = shared.announcements.join(position.max(floor));
-        Self::at(shared, seat, position, floor)
+        let seat = shared.announcements.join(position.max(suppressed_below));
+        Self::at(shared, seat, position, suppressed_below)
     }
 
-    fn at(shared: Arc<RingShared<T>>, seat: Seat, position: u64, floor: u64) -> Self {
+    fn at(shared: Arc<RingShared<T>>, seat: Seat, position: u64, suppressed_below: u64) -> Self {
         let capacity = shared.geometry.capacity();
         Self {
             shared,
             seat: ManuallyDrop::new(seat),
             position,
-            floor,
+            suppressed_below,
             capacity,
             direct_until: 0,
             slot_base: core::ptr::null(),
@@ -129,7 +129,7 @@ impl<T> ReadCursor<T> {
             reach: Reach::Short,
             batch_first: 0,
             batch_doubtful_below: 0,
-            start: position.max(floor),
+            start: position.max(suppressed_below),
             skipped: 0,
             void: 0,
             lag_events: 0,
@@ -142,7 +142,7 @@ impl<T> ReadCursor<T> {
     pub(super) fn fork(&self) -> Self {
         self.shared.counts.enter();
         let seat = self.shared.announcements.join(self.position());
-        Self::at(self.shared.clone(), seat, self.position, self.floor)
+        Self::at(self.shared.clone(), seat, self.position, self.suppressed_below)
     }
 
     pub(super) fn shared(&self) -> &Arc<RingShared<T>> {
@@ -156,7 +156,7 @@ impl<T> ReadCursor<T> {
 
     #[inline(always)]
     pub(super) fn position(&self) -> u64 {
-        self.position.max(self.floor)
+        self.position.max(self.suppressed_below)
     }
 
     pub(super) fn backlog(&self) -> u64 {
@@ -293,7 +293,7 @@ impl<T> ReadCursor<T> {
         self.seat.rest();
     }
 
-    /// Returns the sequence that a wait is for; the floor does not affect it.
+    /// Returns the sequence that a wait is for; `suppressed_below` does not affect it.
     pub(super) fn cursor_position(&self) -> u64 {
         self.position
     }
@@ -308,14 +308,14 @@ impl<T> ReadCursor<T> {
     fn next_slow(&mut self) -> Result<Found<T>, TryRecvError> {
         loop {
             let seq = self.position;
-            if seq < self.floor {
-                // Events below the floor count as never sent. If the tail has not reached the floor, wait at the tail.
-                self.position = self.floor.min(self.shared.tail());
+            if seq < self.suppressed_below {
+                // Events below `suppressed_below` count as never sent. If the tail has not reached it, wait at the tail.
+                self.position = self.suppressed_below.min(self.shared.tail());
                 if self.position != seq {
                     continue;
                 }
             }
-            match if seq < self.floor {
+            match if seq < self.suppressed_below {
                 Located::Unpublished
             } else {
                 self.locate(seq)

@@ -155,7 +155,7 @@ impl<T> RingShared<T> {
     /// Publishes that `seq`, which the caller has claimed, carries no event.
     pub(super) fn write_void(&self, seq: u64) -> Displaced<T> {
         self.count_void(1);
-        // Fault, breaks the rule that a void is published like a value: subscribers would stop at the void for ever.
+        // Fault, breaks the rule that a void is published like a value: subscribers would stop at the void forever.
         if fault!("void.unmarked") {
             return None;
         }
