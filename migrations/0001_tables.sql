@@ -62,10 +62,28 @@ CREATE TRIGGER set_replicated_xid BEFORE INSERT OR UPDATE ON low_water_marks
 ALTER TABLE events ENABLE REPLICA TRIGGER set_replicated_xid;
 ALTER TABLE low_water_marks ENABLE REPLICA TRIGGER set_replicated_xid;
 
--- The version of the last migration that has run. The table is created before the first of them runs.
-CREATE FUNCTION last_migration() RETURNS bigint
+-- Describes the installation: the migrations that have run, whether the tables are bound to this database (see
+-- rebind_after_restore()), and the tables on which row-level security applies to the caller; if there are any, nothing else.
+-- The table migrations is created before the first migration runs.
+CREATE FUNCTION installation(
+    OUT versions bigint[],
+    OUT checksums bytea[],
+    OUT bound boolean,
+    OUT restricted_tables text[]
+)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
-    RETURN (SELECT max(m.version) FROM migrations m WHERE m.success);
+    restricted_tables := ARRAY(
+        SELECT t.name FROM unnest(ARRAY['events', 'low_water_marks', 'history_identity', 'migrations']) AS t (name)
+        WHERE row_security_active(t.name));
+    IF cardinality(restricted_tables) = 0 THEN
+        versions := ARRAY(SELECT m.version FROM migrations m WHERE m.success ORDER BY m.version);
+        checksums := ARRAY(SELECT m.checksum FROM migrations m WHERE m.success ORDER BY m.version);
+        bound := NOT pg_is_in_recovery() AND is_bound((SELECT s.system_identifier FROM server_identity() AS s));
+    ELSE
+        versions := '{}';
+        checksums := '{}';
+        bound := false;
+    END IF;
 END
 $$;

@@ -1,6 +1,7 @@
 -- Appending and notifying. Every function keeps the search path under which it was created, so it finds the tables of its own
--- schema whatever the caller's search path. Functions that look up rows disable sequential scans and force a generic plan: a plan
--- that is cached while the tables are small is still used after they have grown.
+-- schema whatever the caller's search path. Functions that use tables turn row_security off: row-level security that applies to the
+-- caller is then an error, instead of hiding rows. Functions that look up rows disable sequential scans and force a generic plan: a
+-- plan that is cached while the tables are small is still used after they have grown.
 --
 -- Clients call the functions with the schema written out, and nothing else: no operators, casts or functions of their own, which
 -- the server would look up along the caller's search path, where other roles may have put their own. So functions with more than
@@ -10,7 +11,7 @@
 --
 -- Waits for the lock for lock_timeout_ms, or for the session's lock_timeout if that is null.
 CREATE FUNCTION lock_stream(stream_key text, lock_timeout_ms integer DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET row_security = off AS $$
 DECLARE
     -- Seeded with the schema, so that streams with the same key in two schemas do not block each other.
     lock_id bigint := hashtextextended(lock_stream.stream_key COLLATE "C", hashtextextended(current_schema(), 0));
@@ -70,7 +71,8 @@ CREATE FUNCTION append_record(
     OUT event_id bytea,
     OUT appended_at double precision
 )
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
+SET row_security = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     new_id uuid := gen_random_uuid();
     new_time timestamptz;
@@ -132,7 +134,8 @@ CREATE FUNCTION append_records(
     OUT event_ids bytea[],
     OUT appended_at double precision
 )
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
+SET row_security = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     distinct_keys text[] := ARRAY(
         SELECT DISTINCT k COLLATE "C" AS k FROM unnest(append_records.stream_keys) AS k ORDER BY k);

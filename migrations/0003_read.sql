@@ -33,7 +33,7 @@ CREATE FUNCTION replay_many(
     OUT appended_at double precision,
     OUT payload text
 ) RETURNS SETOF record
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
@@ -50,7 +50,7 @@ $$;
 
 -- Returns the highest sequence number of each stream, in array order, counting removed events; 0 for a stream that does not exist.
 CREATE FUNCTION high_waters(stream_keys text[]) RETURNS bigint[]
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(
@@ -65,7 +65,7 @@ $$;
 
 -- Returns the ID of the event with each stream key and sequence number, in array order; null where there is no event.
 CREATE FUNCTION event_ids(stream_keys text[], seqs bigint[]) RETURNS bytea[]
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(

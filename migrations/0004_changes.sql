@@ -20,7 +20,7 @@ $$;
 -- Whether the transaction IDs in the tables are this cluster's. They are not in a restored dump, and after pg_upgrade nobody knows,
 -- until rebind_after_restore() is called.
 CREATE FUNCTION is_bound(system_identifier bigint) RETURNS boolean
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off AS $$
 BEGIN
     -- Every row must be of this cluster. A second one comes with the data of a dump, or from a publisher.
     RETURN coalesce((
@@ -35,7 +35,7 @@ $$;
 -- transaction IDs are meaningless: on a standby, whose snapshots do not list running transactions; in a restored dump until
 -- rebind_after_restore() is called; and on a server that does not tell when it was started.
 CREATE FUNCTION history_identity() RETURNS text
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off AS $$
 DECLARE
     server record;
 BEGIN
@@ -55,7 +55,7 @@ $$;
 -- Binds the tables to this cluster and database, if they are bound to another one or to none: after the migrations, and after a
 -- dump was restored. Returns whether anything was changed.
 CREATE FUNCTION rebind_after_restore() RETURNS boolean
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET row_security = off AS $$
 DECLARE
     current_system bigint := (SELECT s.system_identifier FROM server_identity() AS s);
     inserted_by xid;
@@ -100,7 +100,7 @@ CREATE FUNCTION changed_since(
     OUT complete boolean
 )
 -- Every step is an index probe, whatever the planner estimates.
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     start jsonb := changed_since.since::jsonb;
     current_identity text := history_identity();

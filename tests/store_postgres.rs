@@ -14,10 +14,14 @@ mod connection_loss;
 mod group_commit;
 #[path = "store_postgres/managed_servers.rs"]
 mod managed_servers;
+#[path = "store_postgres/migration_script.rs"]
+mod migration_script;
 #[path = "store_postgres/migrations.rs"]
 mod migrations;
 #[path = "store_postgres/retention.rs"]
 mod retention;
+#[path = "store_postgres/rights.rs"]
+mod rights;
 #[path = "store_postgres/sql_functions.rs"]
 mod sql_functions;
 #[allow(dead_code, reason = "each test binary uses a part")]

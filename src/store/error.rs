@@ -63,6 +63,18 @@ pub enum StoreError {
         /// What is missing.
         reason: String,
     },
+    /// The role lacks a privilege on the store's schema, or row-level security applies to it. Grant the documented rights with
+    /// `migrations/grants.sql`; disable row-level security on the tables, or give the role `BYPASSRLS`. See `docs/security.md`.
+    #[error(
+        "the server does not permit this in schema {schema:?}: {reason}; nothing was written; grant the rights of \
+         migrations/grants.sql, and exempt the role from row-level security on the store's tables"
+    )]
+    Forbidden {
+        /// The schema.
+        schema: String,
+        /// What is not permitted.
+        reason: String,
+    },
     /// The store cannot be reached, or its pool has no free connection. A write that was in progress may or may not have happened.
     /// Retry; an event that has a number, with the same number.
     #[error("the store is unavailable: {reason}")]

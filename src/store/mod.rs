@@ -59,7 +59,9 @@ pub use changes::{ChangedStream, Changes, Watermark};
 pub use error::StoreError;
 pub use memory::{MemoryRetention, MemoryStore};
 #[cfg(feature = "postgres")]
-pub use postgres::{DEFAULT_CHANNEL, DEFAULT_SCHEMA, InvalidSchemaName, PostgresStore, PostgresStoreBuilder};
+pub use postgres::{
+    DEFAULT_CHANNEL, DEFAULT_SCHEMA, InvalidSchemaName, PostgresStore, PostgresStoreBuilder, migration_sql,
+};
 pub use record::{EventId, Page, Record, Undecodable};
 
 /// A range of a stream to read: the records with numbers above `after`.

@@ -100,6 +100,10 @@ fn from_server(error: &PgDatabaseError, schema: &Schema, operation: Operation<'_
         "40001" => StoreError::Serialization,
         "23505" if error.table() == Some("events") => StoreError::Serialization,
         "25006" => StoreError::ReadOnly,
+        "42501" => StoreError::Forbidden {
+            schema: schema.name().to_owned(),
+            reason: error.message().to_owned(),
+        },
         WRONG_SERVER if error.detail() == Some(STANDBY) => StoreError::ReadOnly,
         WRONG_SERVER => StoreError::Unavailable {
             reason: error.message().to_owned(),

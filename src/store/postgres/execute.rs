@@ -19,7 +19,7 @@ use crate::store::StoreError;
 const MAX_SERIALIZATION_RETRIES: u32 = 5;
 
 /// What a statement's transaction begins with if the defaults of the role or the database do not fit.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 impl<E> PostgresStore<E> {
     /// Runs a statement. `query` creates it for the server that must run it, the last argument.

@@ -1,101 +1,173 @@
 //! Creating the tables and functions, and checking that they exist.
 
-use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::{Connection as _, PgConnection};
+use sqlx::migrate::MigrateError;
+use sqlx::{AssertSqlSafe, Connection as _};
 
-use super::error::{Operation, store_error};
+use super::PostgresStore;
+use super::execute::BEGIN;
+use super::migration_script::{self, MIGRATIONS};
 use super::schema::Schema;
 use crate::store::StoreError;
 
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+/// How a standby refuses a transaction that is to be writable.
+const FEATURE_NOT_SUPPORTED: &str = "0A000";
 
-/// The advisory lock that is held while any schema of the database is migrated: "doorbell" in ASCII.
-const LOCK_ID: i64 = 0x646f_6f72_6265_6c6c;
-
-/// Runs the pending migrations in one transaction.
-///
-/// Behind a transaction pooler, the session may contain prepared statements of other clients with the names that sqlx uses, so
-/// the statements are deallocated before and after.
-pub(super) async fn migrate(
-    connection: &mut PgConnection,
-    schema: &Schema,
-    transaction_pooler: bool,
-) -> Result<(), StoreError> {
-    let failed = |error| store_error(error, schema, Operation::Read);
-    let mut transaction = connection.begin().await.map_err(failed)?;
-    if transaction_pooler {
-        deallocate_prepared_statements(&mut transaction).await.map_err(failed)?;
-    }
-    // Before anything else is looked up: the session's path may lead to functions, operators and types of other roles. Reverts at
-    // the end of the transaction.
-    sqlx::raw_sql("SET LOCAL search_path = pg_catalog, pg_temp")
-        .execute(&mut *transaction)
-        .await
-        .map_err(failed)?;
-    sqlx::query("SELECT pg_catalog.pg_advisory_xact_lock($1)")
-        .bind(LOCK_ID)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failed)?;
-    // `CREATE SCHEMA IF NOT EXISTS` requires the privilege to create schemas even if the schema exists.
-    let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)")
-        .bind(schema.name())
-        .fetch_one(&mut *transaction)
-        .await
-        .map_err(failed)?;
-    if !exists {
-        let create = sqlx::AssertSqlSafe(format!("CREATE SCHEMA {}", schema.quoted()));
-        sqlx::query(create).execute(&mut *transaction).await.map_err(failed)?;
-    }
-    // The functions keep this path, to find their tables.
-    let path = format!("SET LOCAL search_path = {}, pg_temp", schema.quoted());
-    sqlx::raw_sql(sqlx::AssertSqlSafe(path))
-        .execute(&mut *transaction)
-        .await
-        .map_err(failed)?;
-    migrator(schema)
-        .run_direct(None, &mut *transaction, false)
-        .await
-        .map_err(|error| match error {
-            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => failed(error),
-            error => StoreError::other(error),
-        })?;
-    sqlx::query(&schema.rebind_after_restore)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failed)?;
-    if transaction_pooler {
-        deallocate_prepared_statements(&mut transaction).await.map_err(failed)?;
-    }
-    transaction.commit().await.map_err(failed)
+/// What the SQL function `installation()` returns.
+struct Installation {
+    /// The versions and checksums of the migrations that have run, in order.
+    migrations: Vec<(i64, Vec<u8>)>,
+    /// Whether the transaction IDs in the tables are this database's.
+    bound: bool,
+    /// The tables on which row-level security applies to this role.
+    restricted_tables: Vec<String>,
 }
 
-async fn deallocate_prepared_statements(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql("DEALLOCATE ALL").execute(connection).await.map(drop)
-}
-
-/// The application may keep its own sqlx migrations in the same schema, so the store's are recorded in a table with another name.
-/// A database that a newer build has migrated is fine.
-fn migrator(schema: &Schema) -> Migrator {
-    let mut migrator = Migrator::with_migrations(MIGRATIONS.iter().cloned().collect());
-    migrator.dangerous_set_table_name(format!("{}.migrations", schema.quoted()));
-    migrator.set_ignore_missing(true).set_locking(false);
-    migrator
-}
-
-/// Whether the migrations up to `applied` include all that this build needs.
-pub(super) fn check(applied: Option<i64>, schema: &Schema) -> Result<(), StoreError> {
-    let needed = MIGRATIONS.iter().map(|migration| migration.version).max();
-    if applied >= needed {
-        return Ok(());
+impl<E> PostgresStore<E> {
+    /// Creates the schema with its tables and functions, or brings them up to date. Everything happens in one transaction. Any
+    /// number of processes may call this concurrently. [`migration_sql`](crate::store::migration_sql) generates the same as a
+    /// script.
+    ///
+    /// If there is nothing to do, this takes one round trip, and any role that may use the store may call it.
+    ///
+    /// Also call this after a dump was restored. The dump contains transaction IDs of another server; until they are replaced,
+    /// [`changed_since`](crate::store::Store::changed_since) always lists all streams. Only the owner of the tables can replace
+    /// them; for another role, this logs a warning and succeeds.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`]; [`StoreError::ReadOnly`] on a standby; [`StoreError::Forbidden`] if the role lacks a privilege,
+    /// or if row-level security applies to it; [`StoreError::Other`] if a migration that was run differs from this build's.
+    ///
+    /// ```no_run
+    /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
+    /// store.migrate().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        let unbound = match self.installation().await {
+            Ok(installation) if installation.is_complete()? => {
+                if installation.bound {
+                    return Ok(());
+                }
+                true
+            }
+            Ok(_) | Err(StoreError::NotMigrated { .. }) => false,
+            Err(error) => return Err(error),
+        };
+        match self.run_migrations().await {
+            Err(error @ StoreError::Forbidden { .. }) if unbound => {
+                tracing::warn!("only the owner of the tables can rebind them after a dump was restored: {error}");
+                Ok(())
+            }
+            result => result,
+        }
     }
-    let number = |version: Option<i64>| version.unwrap_or(0);
-    Err(StoreError::NotMigrated {
-        schema: schema.name().to_owned(),
-        reason: format!(
-            "its last migration is {}, this build needs {}",
-            number(applied),
-            number(needed)
-        ),
-    })
+
+    /// Takes as long as the migrations take.
+    async fn run_migrations(&self) -> Result<(), StoreError> {
+        let acquired = self.inner.connections.acquire().await;
+        let mut connection = acquired.map_err(|error| self.read_error(error))?;
+        let failed = |error| self.read_error(error);
+        let begun = connection.begin_with(BEGIN).await;
+        let mut transaction =
+            begun.map_err(
+                |error| match error.as_database_error().and_then(|error| error.code()).as_deref() {
+                    Some(FEATURE_NOT_SUPPORTED) => StoreError::ReadOnly,
+                    _ => failed(error),
+                },
+            )?;
+        // Without prepared statements, so it also works behind a transaction pooler.
+        let statements = AssertSqlSafe(migration_script::statements(&self.inner.schema));
+        sqlx::raw_sql(statements)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failed)?;
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// Checks that all migrations of this build have been run, in one round trip. Migrations of newer builds do no harm. Any role
+    /// that may use the store may call this.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotMigrated`] if a migration is missing; [`StoreError::Forbidden`] if the role lacks the privilege to look, or
+    /// if row-level security applies to it; [`StoreError::Unavailable`].
+    ///
+    /// ```no_run
+    /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
+    /// store.check_migrated().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn check_migrated(&self) -> Result<(), StoreError> {
+        let installation = self.installation().await?;
+        installation.check_version(&self.inner.schema)
+    }
+
+    async fn installation(&self) -> Result<Installation, StoreError> {
+        let row = self.fetch_one(|_| sqlx::query(&self.inner.schema.installation)).await;
+        let row = row.map_err(|error| self.read_error(error))?;
+        let versions: Vec<i64> = self.get(&row, 0)?;
+        let checksums: Vec<Vec<u8>> = self.get(&row, 1)?;
+        let installation = Installation {
+            migrations: versions.into_iter().zip(checksums).collect(),
+            bound: self.get(&row, 2)?,
+            restricted_tables: self.get(&row, 3)?,
+        };
+        installation.check_row_security(&self.inner.schema)?;
+        Ok(installation)
+    }
+}
+
+impl Installation {
+    /// Whether all migrations of this build have been run.
+    fn is_complete(&self) -> Result<bool, StoreError> {
+        for migration in MIGRATIONS.iter() {
+            match self
+                .migrations
+                .iter()
+                .find(|(version, _)| *version == migration.version)
+            {
+                None => return Ok(false),
+                Some((_, checksum)) if **checksum != *migration.checksum => {
+                    return Err(StoreError::other(MigrateError::VersionMismatch(migration.version)));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the migrations include the last one that this build needs.
+    fn check_version(&self, schema: &Schema) -> Result<(), StoreError> {
+        let applied = self.migrations.last().map(|(version, _)| *version);
+        let needed = MIGRATIONS.iter().map(|migration| migration.version).max();
+        if applied >= needed {
+            return Ok(());
+        }
+        let number = |version: Option<i64>| version.unwrap_or(0);
+        Err(StoreError::NotMigrated {
+            schema: schema.name().to_owned(),
+            reason: format!(
+                "its last migration is {}, this build needs {}",
+                number(applied),
+                number(needed)
+            ),
+        })
+    }
+
+    /// Events that a policy hides would look lost to readers and already appended to writers.
+    fn check_row_security(&self, schema: &Schema) -> Result<(), StoreError> {
+        if self.restricted_tables.is_empty() {
+            return Ok(());
+        }
+        Err(StoreError::Forbidden {
+            schema: schema.name().to_owned(),
+            reason: format!(
+                "row-level security applies to this role on {}, and could hide events",
+                self.restricted_tables.join(", ")
+            ),
+        })
+    }
 }

@@ -9,6 +9,7 @@ mod execute;
 mod group_commit;
 pub(crate) mod jsonb_text;
 mod migrate;
+mod migration_script;
 mod primary;
 mod read;
 mod retention;
@@ -20,10 +21,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::{PgPool, Row as _};
+use sqlx::PgPool;
 
 pub use self::builder::{DEFAULT_CHANNEL, DEFAULT_SCHEMA, PostgresStoreBuilder};
 use self::group_commit::AppendQueue;
+pub use self::migration_script::migration_sql;
 use self::primary::Primary;
 pub use self::schema::InvalidSchemaName;
 use self::schema::Schema;
@@ -184,47 +186,6 @@ impl<E> PostgresStore<E> {
     #[must_use]
     pub fn schema(&self) -> &str {
         self.inner.schema.name()
-    }
-
-    /// Creates the schema with its tables and functions, or brings them up to date. Everything happens in one transaction. Any
-    /// number of processes may call this concurrently.
-    ///
-    /// Also call this after a dump was restored. The dump contains transaction IDs of another server; until they are replaced,
-    /// [`changed_since`](Store::changed_since) always lists all streams.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unavailable`]; [`StoreError::ReadOnly`] on a standby; [`StoreError::Other`] if the role lacks a privilege, or
-    /// if a migration that was run differs from this build's.
-    ///
-    /// ```no_run
-    /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
-    /// store.migrate().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn migrate(&self) -> Result<(), StoreError> {
-        let acquired = self.inner.connections.acquire().await;
-        let mut connection = acquired.map_err(|error| self.read_error(error))?;
-        migrate::migrate(&mut connection, &self.inner.schema, self.inner.transaction_pooler).await
-    }
-
-    /// Checks that all migrations of this build have been run, in one round trip. Migrations of newer builds do no harm.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::NotMigrated`] if a migration is missing; [`StoreError::Unavailable`].
-    ///
-    /// ```no_run
-    /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
-    /// store.check_migrated().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn check_migrated(&self) -> Result<(), StoreError> {
-        let row = self.fetch_one(|_| sqlx::query(&self.inner.schema.last_migration)).await;
-        let applied = row.and_then(|row| row.try_get::<Option<i64>, _>(0));
-        migrate::check(applied.map_err(|error| self.read_error(error))?, &self.inner.schema)
     }
 }
 

@@ -58,8 +58,7 @@ pub(super) struct Schema {
     pub(super) trim_streams: Statement,
     pub(super) stream_extents: Statement,
     pub(super) last_seqs_before: Statement,
-    pub(super) last_migration: Statement,
-    pub(super) rebind_after_restore: Statement,
+    pub(super) installation: Statement,
 }
 
 /// SQL whose only variable part is a quoted identifier.
@@ -131,14 +130,13 @@ impl Schema {
                 &format!("stream_extents({}, $2)", guarded(1, 3)),
             ),
             last_seqs_before: call(&format!("last_seqs_before({}, $2, $3)", guarded(1, 4))),
-            last_migration: call("last_migration()"),
-            rebind_after_restore: call("rebind_after_restore()"),
+            installation: columns("versions, checksums, bound, restricted_tables", "installation()"),
             name: name.to_owned(),
         }
     }
 
     #[cfg(test)]
-    fn statements(&self) -> [&Statement; 12] {
+    fn statements(&self) -> [&Statement; 11] {
         let Self {
             name: _,
             append_record,
@@ -151,8 +149,7 @@ impl Schema {
             trim_streams,
             stream_extents,
             last_seqs_before,
-            last_migration,
-            rebind_after_restore,
+            installation,
         } = self;
         [
             append_record,
@@ -165,8 +162,7 @@ impl Schema {
             trim_streams,
             stream_extents,
             last_seqs_before,
-            last_migration,
-            rebind_after_restore,
+            installation,
         ]
     }
 

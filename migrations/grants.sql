@@ -1,0 +1,53 @@
+-- Grants the rights that the event store needs; docs/security.md explains them. A script for psql, run by a superuser or by the
+-- owner of the schema. Every role is optional, one role may have several rights, and the script can be run again.
+--
+-- Before the first migration, for the role that runs the migrations:
+--
+--     psql -v schema=doorbell -v owner=doorbell_owner -f migrations/grants.sql "$DATABASE_URL"
+--
+-- After the first migration:
+--
+--     psql -v schema=doorbell -v writer=app -v reader=app -v trimmer=janitor -f migrations/grants.sql "$DATABASE_URL"
+--
+-- To take rights away: REVOKE ALL ON ALL TABLES IN SCHEMA doorbell FROM app; REVOKE ALL ON SCHEMA doorbell FROM app;
+
+\set ON_ERROR_STOP on
+\if :{?schema}
+\else
+    \set schema doorbell
+\endif
+
+BEGIN;
+
+-- Creates, replaces and upgrades the tables and functions, and owns them.
+\if :{?owner}
+    CREATE SCHEMA IF NOT EXISTS :"schema";
+    GRANT USAGE, CREATE ON SCHEMA :"schema" TO :"owner";
+\endif
+
+-- A role that can create functions in the schema can run code as every role that uses it.
+REVOKE CREATE ON SCHEMA :"schema" FROM PUBLIC;
+
+-- Appends and notifies. Cannot read payloads, change events, or choose the transaction ID by which readers find changes.
+\if :{?writer}
+    GRANT USAGE ON SCHEMA :"schema" TO :"writer";
+    GRANT SELECT (stream_key, seq), INSERT (stream_key, seq, event_id, appended_at, payload) ON :"schema".events TO :"writer";
+    GRANT SELECT, INSERT (stream_key, low_water) ON :"schema".low_water_marks TO :"writer";
+    GRANT SELECT ON :"schema".history_identity, :"schema".migrations TO :"writer";
+\endif
+
+-- Reads every stream, and finds out what has changed.
+\if :{?reader}
+    GRANT USAGE ON SCHEMA :"schema" TO :"reader";
+    GRANT SELECT ON :"schema".events, :"schema".low_water_marks, :"schema".history_identity, :"schema".migrations TO :"reader";
+\endif
+
+-- Removes old events. Cannot read payloads or append.
+\if :{?trimmer}
+    GRANT USAGE ON SCHEMA :"schema" TO :"trimmer";
+    GRANT SELECT (stream_key, seq, xid, appended_at), DELETE ON :"schema".events TO :"trimmer";
+    GRANT SELECT, INSERT, UPDATE (low_water, low_water_xid) ON :"schema".low_water_marks TO :"trimmer";
+    GRANT SELECT ON :"schema".history_identity, :"schema".migrations TO :"trimmer";
+\endif
+
+COMMIT;
