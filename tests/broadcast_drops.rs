@@ -110,7 +110,7 @@ fn receivers_that_come_and_go_count_exactly() {
                         drop(tx.send(counter.value(round)));
                         let (mut received, mut skipped) = (0, 0);
                         let sent = rx.len() as u64;
-                        assert!(sent > 0, "no message of its own");
+                        assert!(sent > 0, "it has sent no message");
                         while received + skipped < sent {
                             match rx.try_recv() {
                                 Ok(tracked) => received += u64::from(tracked.id() < 3000),

@@ -131,7 +131,7 @@ fn readers_retain_at_most_what_they_announced() {
     }
 }
 
-/// Holds what `hold` takes for `laps` laps and returns the most bytes that were in use meanwhile.
+/// Holds what `hold` takes for `laps` laps and returns the most bytes that were in use during that time.
 fn while_held<R>(capacity: usize, laps: u64, hold: impl FnOnce(&mut Subscriber<Block>, &mut dyn FnMut()) -> R) -> i64 {
     let (publisher, mut subscriber) = channel::<Block>(capacity);
     let mut idle: Vec<_> = (0..4).map(|_| subscriber.clone()).collect();

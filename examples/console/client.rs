@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// Sends one request on a connection of its own.
+/// Sends one request on its own connection.
 pub(crate) async fn request(
     server: SocketAddr,
     method: Method,

@@ -39,7 +39,7 @@ pub enum Verdict {
     TimedOut,
 }
 
-/// Runs the model called `name` in a process of its own, for at most `limit`.
+/// Runs the model called `name` in its own process, for at most `limit`.
 pub fn run(name: &str, mutant: Option<&Mutant>, limit: Duration) -> io::Result<Outcome> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(CHILD).arg(name);

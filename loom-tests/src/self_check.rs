@@ -1,4 +1,4 @@
-//! Checks the checker: loom, through this crate's facade, explores orders that it would omit by itself.
+//! Checks the checker: through this crate's facade, loom explores orders that plain loom omits.
 
 use crate::sync::{Arc, AtomicU64, Ordering};
 use std::collections::BTreeSet;

@@ -44,7 +44,7 @@ pub struct Site {
 pub struct Explanation {
     /// The sites it pairs with; for a fault, the rule that it breaks.
     pub pairs_with: String,
-    /// Why it is as strong as it is; for a fault, what goes wrong.
+    /// Why the ordering is this strong; for a fault, what goes wrong.
     pub why: String,
 }
 

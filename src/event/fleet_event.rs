@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StreamEvent;
 
-/// Something that happened to an agent of a fleet. Each agent has a stream of its own, named by its id. Use
+/// Something that happened to an agent of a fleet. Each agent has its own stream, named by its id. Use
 /// [`subscribe_all`](crate::bus::EventBus::subscribe_all) to get the events of agents whose ids are not known yet.
 ///
 /// Services with an event type of their own do not need this one: the bus takes any [`StreamEvent`].

@@ -11,7 +11,7 @@ use crate::sync::HeldRead;
 /// An event that stays in the ring while it is read. Created by the receives by reference, such as
 /// [`Subscriber::recv_ref`](super::Subscriber::recv_ref).
 ///
-/// Publishers continue meanwhile: a publisher that reaches the event's slot publishes elsewhere. Until the subscriber receives
+/// Publishers continue in the meantime: a publisher that reaches the event's slot publishes elsewhere. Until the subscriber receives
 /// again, waits or is dropped, the ring keeps the events of the interval that the subscriber has announced (at most 64 sequences
 /// and an eighth of the capacity; after a batch at most 64 sequences), even if they are lost to all other subscribers.
 ///

@@ -130,7 +130,7 @@ impl<T> RingShared<T> {
             // A slot that was left belongs to a send under way, which releases by itself or leaves that to the next subscriber to go.
             state.release.until = if all { seqs.end } else { 0 };
             let again = core::mem::take(&mut state.release.again) && self.counts.subscribers() == 0;
-            // Fault, breaks the rule that a release is repeated for what was sent while it ran: a value sent meanwhile
+            // Fault, breaks the rule that a release is repeated for what was sent while it ran: a value sent in the meantime
             // would stay forever.
             if !again || fault!("release.once") {
                 state.release.under_way = false;

@@ -77,7 +77,7 @@ pub(super) struct RingShared<T> {
 }
 
 // SAFETY: a value is written by one publisher, read by many subscribers at once and dropped by whichever thread displaces it:
-// that needs `T: Send + Sync` and nothing more. Everything else inside is synchronised by itself.
+// that needs `T: Send + Sync` and nothing more. All other fields synchronise themselves.
 unsafe impl<T: Send + Sync> Send for RingShared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for RingShared<T> {}

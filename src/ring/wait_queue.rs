@@ -138,14 +138,14 @@ impl WaitQueue {
 
     /// Asks the next publisher to free expired overflow cells.
     pub(super) fn ask_purge(&self) {
-        // Relaxed, pairs with `purge.see` and `purge.take`: a request only; what it concerns has orderings of its own.
+        // Relaxed, pairs with `purge.see` and `purge.take`: only a request; the work that it requests has its own orderings.
         self.flags.fetch_or(PURGE, ord!("purge.ask", Relaxed));
     }
 
     /// Takes the request of [`WaitQueue::ask_purge`], if there is one.
     #[inline]
     pub(super) fn take_purge_request(&self) -> bool {
-        // Relaxed, pairs with `purge.ask`: a request only; what it concerns has orderings of its own.
+        // Relaxed, pairs with `purge.ask`: only a request; the work that it requests has its own orderings.
         self.flags.load(ord!("purge.see", Relaxed)) & PURGE != 0
             && self.flags.fetch_and(!PURGE, ord!("purge.take", Relaxed)) & PURGE != 0
     }

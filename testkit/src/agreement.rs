@@ -24,7 +24,7 @@ impl Agreement {
     #[track_caller]
     fn record(&self, seq: u64, word: u64) {
         let recorded = &self.seen[(seq - self.first_seq) as usize];
-        // Relaxed: each word is compared by itself.
+        // Relaxed: each word is compared separately.
         if let Err(first) = recorded.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed) {
             assert_eq!(first, word, "seq {seq} carries different values");
         }

@@ -35,7 +35,7 @@ impl Harness {
             }
             Err(error) => assert_eq!(receive::answer(Err(error)), predicted),
         }
-        // Events published meanwhile do not change what the receive had to return.
+        // Events published in the meantime do not change what the receive had to return.
         follower.model.take(predicted);
         follower.model.settle(&self.ledger, follower.real.position());
         self.followers.push(follower);
@@ -61,7 +61,7 @@ impl Harness {
                 held.extend((0..after).map_while(|_| batch.next_seq()));
                 drop(batch);
                 (0..publishes % 7).for_each(|turn| self.publish(turn));
-                // Events published meanwhile may extend the batch.
+                // Events published in the meantime may extend the batch.
                 let ahead = follower.model.values_ahead(&self.ledger, max.min(64));
                 let got: Vec<_> = held.iter().map(|(seq, value)| (*seq, value.id())).collect();
                 assert!(got.len() <= ahead.len(), "more events than available or requested");

@@ -12,7 +12,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Another handle of the same channel, for another thread, with a history of its own.
+    /// Another handle of the same channel, for another thread, with its own history.
     pub(crate) fn another(&self) -> Self {
         Self::new(self.publisher.clone(), &self.ledger)
     }
@@ -88,7 +88,7 @@ impl Writer {
     }
 }
 
-/// An iterator that reports a length of its own.
+/// An iterator that reports a chosen length.
 struct Promising<I> {
     items: I,
     promised: usize,

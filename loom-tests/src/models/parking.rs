@@ -224,7 +224,7 @@ fn park_without_watchdog(publish: fn(&mut Writer)) {
     conclude(reader, &history, &ledger);
 }
 
-/// The subscriber comes while 1 is claimed and unfinished, and 2 is published meanwhile.
+/// The subscriber starts to wait while 1 is claimed and unfinished, and 2 is published.
 fn park_behind_an_unfinished_publish() {
     let ledger = Ledger::default();
     let (publisher, subscriber) = Builder::new(2).wake_watchdog(false).channel().unwrap();

@@ -1,4 +1,4 @@
-//! The drop-in's rule: dropping the last receiver releases what is retained, whatever is sent meanwhile.
+//! The drop-in's rule: dropping the last receiver releases all retained messages, even while others are sent.
 
 use crate::check::{Ledger, Token, WakeCounter};
 use crate::registry::{Bound, Model};

@@ -16,7 +16,7 @@ const SHARDS: usize = 16;
 /// Tracks, in one process, how many subscribers still lack each event.
 ///
 /// Events are spread over the streams round-robin: event k is number k / streams + 1 of stream k % streams. All counters are relaxed: each is
-/// exact by itself, and they are read together only once `finished` has been signalled, which orders what came before.
+/// exact on its own, and they are read together only once `finished` has been signalled, which orders what came before.
 #[derive(Debug)]
 pub struct DeliveryTracker {
     streams: usize,

@@ -38,7 +38,7 @@ pub enum OnSlow {
 
 /// A subscription to the events of one stream, or of all streams. Implements [`Stream`], and ends when the bus is shut down.
 ///
-/// Each event comes once, in the order of its stream, and without a hole: an item of its own stands for events that are missing. A slow
+/// Each event is delivered once, in the order of its stream, and without a hole: a separate item stands for events that are missing. A slow
 /// subscription does not delay others. Subscriptions can be polled on any executor, also those of a bus over Postgres, whose own tasks
 /// run on tokio.
 ///

@@ -90,7 +90,7 @@ pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -
     Ok(())
 }
 
-/// One measurement, in a database of its own.
+/// One measurement, in its own database.
 pub(super) fn one(
     server: &Server,
     options: &Options,

@@ -8,7 +8,7 @@ use crate::report::{Report, median};
 use doorbell_perf::bus::candidates::{Candidate, Failure};
 use doorbell_perf::table::{Align, Table};
 
-/// Each has a stream of its own.
+/// Each has its own stream.
 const WRITERS: [usize; 3] = [1, 8, 32];
 
 /// `target` is the least ratio of the rate with notifications to the rate without.

@@ -1,4 +1,4 @@
-//! The design to beat: every subscriber has a `LISTEN` connection of its own and reads each event for itself.
+//! The naive design: every subscriber has its own `LISTEN` connection and reads each event itself.
 //!
 //! Built as well as that can be: a channel for each stream, so that no subscriber is woken needlessly; one round trip to append and notify;
 //! a subscriber that finds several notifications reads once for all of them; and all connections that the server has left

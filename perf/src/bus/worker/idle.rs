@@ -28,7 +28,7 @@ pub struct Outcome {
     /// Resident memory of the process, in MiB.
     pub resident: f64,
     pub connections: usize,
-    /// Reads of the store meanwhile, as the bus counts.
+    /// Reads of the store in that time, by the bus's statistics.
     pub reads: u64,
 }
 

@@ -23,7 +23,7 @@ pub struct Job {
     pub warm_up: usize,
     /// Events per second.
     pub rate: f64,
-    /// Each has streams of its own, one append in flight, and a connection.
+    /// Each has its own streams and connection, and one append in flight.
     pub writers: usize,
 }
 
