@@ -51,7 +51,7 @@ fn report(estimates: &Estimates, any_run: bool) -> String {
 
 fn targets(estimates: &Estimates, text: &mut String) {
     let mut table = Table::new(&[
-        ("work", Align::Left),
+        ("workload", Align::Left),
         ("doorbell", Align::Right),
         ("compared with", Align::Left),
         ("its time", Align::Right),
@@ -107,7 +107,7 @@ fn everything(estimates: &Estimates, text: &mut String) {
         let _ = writeln!(text, "### {group}\n");
         for peers in peers(&all).chunks(WIDEST) {
             let mut columns = vec![
-                ("work", Align::Left),
+                ("workload", Align::Left),
                 ("doorbell as", Align::Left),
                 ("ns", Align::Right),
             ];

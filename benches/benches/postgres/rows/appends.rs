@@ -44,7 +44,7 @@ const fn work(name: &'static str, candidate: Candidate, streams: usize, batch: u
 
 pub(crate) fn measure(server: &Server, options: &Options, report: &mut Report) -> Result<(), Failure> {
     let mut table = Table::new(&[
-        ("work", Align::Left),
+        ("workload", Align::Left),
         ("streams", Align::Right),
         ("bus", Align::Left),
         ("events/s", Align::Right),
