@@ -7,6 +7,21 @@
 -- the server would look up along the caller's search path, where other roles may have put their own. So functions with more than
 -- one result return it in the types that a driver decodes: IDs as 16 bytes, times as seconds since 1970.
 
+-- The channel of the notifications about this schema's streams: "doorbell" for the schema of that name; for others "doorbell_" and
+-- the schema's name, or "doorbell-" and a hash of it, if the former does not fit into 63 bytes. The Rust crate derives the same.
+CREATE FUNCTION notification_channel() RETURNS text
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    schema_name bytea := convert_to(current_schema(), 'UTF8');
+BEGIN
+    RETURN CASE
+        WHEN current_schema() = 'doorbell' THEN 'doorbell'
+        WHEN octet_length(schema_name) <= 63 - 9 THEN 'doorbell_' || current_schema()
+        ELSE 'doorbell-' || md5(schema_name)
+    END;
+END
+$$;
+
 -- Validates a stream key, then locks the stream until the end of the transaction.
 --
 -- Waits for the lock for lock_timeout_ms, or for the session's lock_timeout if that is null.
@@ -58,14 +73,15 @@ $$;
 -- Appends an event and returns its sequence number, ID and time.
 --
 -- expected_seq must be the next number of the stream, unless it is null or 0; otherwise the call fails with SQLSTATE RB001.
--- With notify, the transaction sends a notification on channel when it commits. All such commits of the cluster are serialized,
--- each waiting for the previous one's flush; on a busy server, call notify_events() after the commit instead.
+-- With notify, the transaction sends a notification when it commits, on channel or, if that is null, on notification_channel(). All
+-- such commits of the cluster are serialized, each waiting for the previous one's flush; on a busy server, call notify_events()
+-- after the commit instead.
 CREATE FUNCTION append_record(
     IN stream_key text,
     IN payload jsonb,
     IN expected_seq bigint DEFAULT NULL,
     IN notify boolean DEFAULT false,
-    IN channel text DEFAULT 'doorbell',
+    IN channel text DEFAULT NULL,
     IN lock_timeout_ms integer DEFAULT NULL,
     OUT seq bigint,
     OUT event_id bytea,
@@ -99,7 +115,7 @@ BEGIN
     event_id := uuid_send(new_id);
     appended_at := date_part('epoch', new_time);
     IF append_record.notify THEN
-        PERFORM pg_notify(append_record.channel, append_record.stream_key || ':' || seq);
+        PERFORM pg_notify(coalesce(append_record.channel, notification_channel()), append_record.stream_key || ':' || seq);
     END IF;
 END
 $$;
@@ -110,7 +126,7 @@ CREATE FUNCTION append(
     payload jsonb,
     expected_seq bigint DEFAULT NULL,
     notify boolean DEFAULT false,
-    channel text DEFAULT 'doorbell',
+    channel text DEFAULT NULL,
     lock_timeout_ms integer DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
@@ -128,7 +144,7 @@ CREATE FUNCTION append_records(
     IN payloads jsonb[],
     IN expected_seqs bigint[] DEFAULT NULL,
     IN notify boolean DEFAULT false,
-    IN channel text DEFAULT 'doorbell',
+    IN channel text DEFAULT NULL,
     IN lock_timeout_ms integer DEFAULT NULL,
     OUT seqs bigint[],
     OUT event_ids bytea[],
@@ -206,7 +222,7 @@ CREATE FUNCTION append_many(
     payloads jsonb[],
     expected_seqs bigint[] DEFAULT NULL,
     notify boolean DEFAULT false,
-    channel text DEFAULT 'doorbell',
+    channel text DEFAULT NULL,
     lock_timeout_ms integer DEFAULT NULL
 ) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
@@ -280,11 +296,11 @@ END
 $$;
 
 -- Sends a notification for one event of a stream.
-CREATE FUNCTION notify_events(stream_key text, seq bigint, channel text DEFAULT 'doorbell') RETURNS void
+CREATE FUNCTION notify_events(stream_key text, seq bigint, channel text DEFAULT NULL) RETURNS void
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
-RETURN pg_notify(channel, stream_key || ':' || seq);
+RETURN pg_notify(coalesce(channel, notification_channel()), stream_key || ':' || seq);
 
 -- Sends a notification for a range of events of a stream.
-CREATE FUNCTION notify_events(stream_key text, first bigint, last bigint, channel text DEFAULT 'doorbell') RETURNS void
+CREATE FUNCTION notify_events(stream_key text, first bigint, last bigint, channel text DEFAULT NULL) RETURNS void
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
-RETURN pg_notify(channel, stream_key || ':' || first || CASE WHEN last > first THEN '-' || last ELSE '' END);
+RETURN pg_notify(coalesce(channel, notification_channel()), stream_key || ':' || first || CASE WHEN last > first THEN '-' || last ELSE '' END);

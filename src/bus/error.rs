@@ -40,6 +40,18 @@ pub enum BusError {
     #[cfg(feature = "postgres")]
     #[error("the bus receives no notifications: {0}")]
     Listen(#[from] crate::listen::ListenError),
+    /// The bus and its store are set to different notification channels, so the bus would not receive all of the store's
+    /// notifications. Nothing was started. Set the same channel on both, or only on the store.
+    #[cfg(feature = "postgres")]
+    #[error(
+        "the bus is set to the notification channel {bus:?}, but its store notifies on {store:?}; set the store's channel, and none on the bus"
+    )]
+    ChannelMismatch {
+        /// The channel that is set on the bus.
+        bus: String,
+        /// The channel of the store.
+        store: String,
+    },
     /// The bus has no tokio runtime: it must first be called from inside one.
     #[cfg(feature = "postgres")]
     #[error("the bus has no tokio runtime: call it from inside one")]

@@ -225,6 +225,13 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
         Ok(vec![None; positions.len()])
     }
 
+    /// The channel on which buses over this store exchange notifications. Stores whose events are separate have different channels.
+    ///
+    /// The default returns `None`: the bus uses the channel that is set on its builder, or else `doorbell`.
+    fn notification_channel(&self) -> Option<&str> {
+        None
+    }
+
     /// Called by the bus when the server accepts connections again after an outage. A store that retries with increasing delays
     /// may retry at once. Must not block.
     ///

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use doorbell::bus::{BusEvent, EventBus as _};
+use doorbell::bus::{BusError, DistributedBus, EventBus as _, FleetEvent};
 use doorbell::store::Store as _;
 use futures::FutureExt as _;
 use testkit::within::eventually;
 use throwaway_postgres::Database;
 
 use crate::bus_support::progress::Progress;
-use crate::bus_support::{builder, bus, event, expect, held, next, note, store};
+use crate::bus_support::{builder, bus, event, expect, expect_nothing, held, note, store};
 
 /// Subscriptions of every kind start with the bus while events are committed. Each delivers every event that was committed after it
 /// was ready, once and in order.
@@ -115,38 +115,64 @@ async fn many_buses_in_one_process_get_each_others_events() {
     }
 }
 
+/// Each schema has its own channel, without any setting: in Rust, and in the SQL functions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn buses_on_different_channels_and_schemas_do_not_meet() {
+async fn buses_over_different_schemas_do_not_meet() {
     let database = Database::fresh().unwrap();
+    let long = "ä".repeat(31);
+    let schemas = ["doorbell", "other", "the \"third\"", &long];
     let mut buses = Vec::new();
-    for name in ["one", "other"] {
-        let store = doorbell::store::PostgresStore::builder()
-            .schema(name)
-            .unwrap()
-            .channel(name)
-            .connect(&database.url())
-            .await
-            .unwrap();
+    for schema in schemas {
+        let store = doorbell::store::PostgresStore::builder().schema(schema).unwrap();
+        let store = store.connect(&database.url()).await.unwrap();
         store.migrate().await.unwrap();
-        let bus = builder(&database.url(), &Arc::new(store))
-            .channel(name)
-            .connect()
-            .await
-            .unwrap();
+        let bus = builder(&database.url(), &Arc::new(store)).connect().await.unwrap();
         let all = bus.subscribe_all_ready().await.unwrap();
         buses.push((bus, all));
     }
-    for (n, name) in ["one", "other"].into_iter().enumerate() {
-        buses[n].0.append_and_publish(note("agent-1", name)).await.unwrap();
+    for (schema, (_, all)) in schemas.iter().zip(&mut buses) {
+        let quoted = schema.replace('"', "\"\"");
+        database
+            .psql(&format!(
+                "SELECT \"{quoted}\".append('agent-1', '{{\"agent_id\": \"agent-1\", \"type\": \"agent_connected\"}}', notify => true)"
+            ))
+            .unwrap();
+        expect(all, "agent-1", 1..=1).await;
     }
-    for (n, name) in ["one", "other"].into_iter().enumerate() {
-        let BusEvent::Event(event) = next(&mut buses[n].1).await else {
-            panic!("an event")
-        };
-        assert_eq!(*event, {
-            let mut expected = note("agent-1", name);
-            expected.seq = 1;
-            expected
-        });
+    for (bus, all) in &mut buses {
+        bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
+        expect(all, "agent-1", 2..=2).await;
     }
+    eventually("arrival of all notifications", || {
+        buses.iter().all(|(bus, _)| bus.stats().notifications_received >= 2)
+    })
+    .await;
+    for (bus, all) in &mut buses {
+        let stats = bus.stats();
+        assert_eq!((stats.notifications_received, stats.notifications_invalid), (2, 0));
+        expect_nothing(all);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bus_on_another_channel_than_its_store_is_refused() {
+    let pool = || sqlx::PgPool::connect_lazy("postgres://localhost:1/nowhere").unwrap();
+    let store = |channel| {
+        let builder = doorbell::store::PostgresStore::<FleetEvent>::builder();
+        Arc::new(builder.channel(channel).build(pool()))
+    };
+    let refused = DistributedBus::builder(store("one"))
+        .pool(pool())
+        .channel("other")
+        .start();
+    let BusError::ChannelMismatch { bus, store: of_store } = refused.unwrap_err() else {
+        panic!("another error")
+    };
+    assert_eq!((bus.as_str(), of_store.as_str()), ("other", "one"));
+    DistributedBus::builder(store("one"))
+        .pool(pool())
+        .channel("one")
+        .start()
+        .unwrap();
+    DistributedBus::builder(store("one")).pool(pool()).start().unwrap();
 }

@@ -54,6 +54,8 @@ pub struct DistributedBusBuilder<E: StreamEvent> {
     listen: Option<ListenBuilder>,
     /// Whether `listen` was set explicitly, so that `pool` does not replace it.
     listen_is_explicit: bool,
+    /// If none is set, the store's.
+    channel: Option<String>,
     settings: Settings,
     hub: HubSettings,
 }
@@ -66,6 +68,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             notify_url: None,
             listen: None,
             listen_is_explicit: false,
+            channel: None,
             settings: Settings {
                 channel: DEFAULT_CHANNEL.to_owned(),
                 sweep_interval: Duration::from_secs(5),
@@ -121,10 +124,15 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         self
     }
 
-    /// Sets the notification channel. Buses that share a database exchange notifications if they use the same channel. Default:
-    /// [`DEFAULT_CHANNEL`]. Range: 1 to 63 bytes, without NUL.
+    /// Sets the notification channel, for a store that has none. Buses that share a database exchange notifications if they use the
+    /// same channel. Default: the store's ([`Store::notification_channel`]), which for a `PostgresStore` follows from its schema, or
+    /// else [`DEFAULT_CHANNEL`]. Range: 1 to 63 bytes, without NUL.
+    ///
+    /// To choose the channel of a `PostgresStore`, use
+    /// [`PostgresStoreBuilder::channel`](crate::store::PostgresStoreBuilder::channel). A bus that is set to another channel than its
+    /// store's is refused: it would not get the notifications that SQL and other buses send.
     pub fn channel(mut self, channel: &str) -> Self {
-        channel.clone_into(&mut self.settings.channel);
+        self.channel = Some(channel.to_owned());
         self
     }
 
@@ -173,8 +181,10 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
     ///
     /// # Errors
     ///
-    /// [`BusError::InvalidSetting`] if a setting is out of range, or no server is set.
-    pub fn start(self) -> Result<DistributedBus<E>, BusError> {
+    /// [`BusError::InvalidSetting`] if a setting is out of range, or no server is set; [`BusError::ChannelMismatch`] if the
+    /// [channel](Self::channel) is not the store's.
+    pub fn start(mut self) -> Result<DistributedBus<E>, BusError> {
+        self.settings.channel = self.resolve_channel()?;
         self.check()?;
         let listen = self
             .listen
@@ -231,6 +241,16 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             reason = bus.first_failure() => return Err(reason),
         }
         Ok(bus)
+    }
+
+    fn resolve_channel(&self) -> Result<String, BusError> {
+        match (self.channel.as_deref(), self.store.notification_channel()) {
+            (Some(bus), Some(store)) if bus != store => Err(BusError::ChannelMismatch {
+                bus: bus.to_owned(),
+                store: store.to_owned(),
+            }),
+            (bus, store) => Ok(bus.or(store).unwrap_or(DEFAULT_CHANNEL).to_owned()),
+        }
     }
 
     fn check(&self) -> Result<(), BusError> {

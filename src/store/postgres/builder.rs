@@ -12,7 +12,7 @@ use super::error::{Operation, store_error};
 use super::group_commit::AppendQueue;
 use super::primary::Primary;
 use super::schema::{InvalidSchemaName, Schema};
-use super::{Inner, PostgresStore};
+use super::{Inner, PostgresStore, channel};
 use crate::event::{FleetEvent, StreamEvent};
 use crate::pg::warm_pool::WarmPool;
 use crate::store::StoreError;
@@ -20,7 +20,10 @@ use crate::store::StoreError;
 /// The default schema.
 pub const DEFAULT_SCHEMA: &str = "doorbell";
 
-/// The default notification channel. To notify from SQL: `SELECT pg_notify('doorbell', 'agent-1:7')`.
+/// The notification channel of the default schema. To notify from SQL: `SELECT doorbell.notify_events('agent-1', 7)`.
+///
+/// A store in another schema has another channel: `doorbell_` and the schema's name, or `doorbell-` and a hash of it if that is longer
+/// than 63 bytes. The SQL function `notification_channel()` returns it.
 pub const DEFAULT_CHANNEL: &str = "doorbell";
 
 /// The size of the pool that [`connect`](PostgresStoreBuilder::connect) creates.
@@ -62,7 +65,7 @@ pub struct PostgresStoreBuilder<E = FleetEvent> {
     schema: Option<Schema>,
     lock_timeout: Duration,
     response_timeout: Duration,
-    channel: Arc<str>,
+    channel: Option<Arc<str>>,
     transaction_pooler: bool,
     event: PhantomData<fn() -> E>,
 }
@@ -73,7 +76,7 @@ impl<E> PostgresStoreBuilder<E> {
             schema: None,
             lock_timeout: DEFAULT_LOCK_TIMEOUT,
             response_timeout: DEFAULT_RESPONSE_TIMEOUT,
-            channel: DEFAULT_CHANNEL.into(),
+            channel: None,
             transaction_pooler: false,
             event: PhantomData,
         }
@@ -142,9 +145,10 @@ impl<E> PostgresStoreBuilder<E> {
         self
     }
 
-    /// The channel on which [`append_in_notifying`](PostgresStore::append_in_notifying) sends notifications.
+    /// The channel on which [`append_in_notifying`](PostgresStore::append_in_notifying) and the buses over this store send
+    /// notifications. The SQL functions do not know it: pass it to them.
     ///
-    /// Default: [`DEFAULT_CHANNEL`].
+    /// Default: the channel of the schema, see [`DEFAULT_CHANNEL`]. Range: 1 to 63 bytes, without NUL.
     ///
     /// ```
     /// use doorbell::bus::FleetEvent;
@@ -155,7 +159,7 @@ impl<E> PostgresStoreBuilder<E> {
     /// ```
     #[must_use]
     pub fn channel(mut self, channel: impl Into<Arc<str>>) -> Self {
-        self.channel = channel.into();
+        self.channel = Some(channel.into());
         self
     }
 
@@ -198,11 +202,11 @@ impl<E> PostgresStoreBuilder<E> {
                 append_queue: AppendQueue::new(pool.options().get_max_connections()),
                 connections: WarmPool::shared(pool),
                 primary: Primary::default(),
-                schema,
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
                 response_timeout: self.response_timeout,
-                channel: self.channel,
+                channel: self.channel.unwrap_or_else(|| channel::of_schema(schema.name())),
                 transaction_pooler: self.transaction_pooler,
+                schema,
             }),
             event: PhantomData,
         }

@@ -3,6 +3,7 @@
 mod append;
 mod append_in;
 mod builder;
+mod channel;
 mod encode;
 mod error;
 mod execute;
@@ -270,6 +271,10 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
 
     async fn event_ids(&self, positions: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
         self.read_event_ids(positions).await
+    }
+
+    fn notification_channel(&self) -> Option<&str> {
+        Some(&self.inner.channel)
     }
 
     fn on_reconnect(&self) {
