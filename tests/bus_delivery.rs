@@ -4,6 +4,8 @@ mod bus_support;
 
 #[path = "bus_delivery/fan_out.rs"]
 mod fan_out;
+#[path = "bus_delivery/hostile_notifications.rs"]
+mod hostile_notifications;
 #[path = "bus_delivery/keys.rs"]
 mod keys;
 #[path = "bus_delivery/notifications.rs"]

@@ -52,6 +52,14 @@ pub enum BusError {
         /// The channel of the store.
         store: String,
     },
+    /// The bus cannot send notifications: other processes get its events by their sweeps, within their poll interval if they know, or
+    /// else within their sweep interval. The bus keeps retrying; nothing is lost.
+    #[cfg(feature = "postgres")]
+    #[error("the bus cannot send notifications, so its events reach other processes by their sweeps: {reason}")]
+    NotificationsNotSent {
+        /// The server's message, or what was found about the server.
+        reason: String,
+    },
     /// The bus has no tokio runtime: it must first be called from inside one.
     #[cfg(feature = "postgres")]
     #[error("the bus has no tokio runtime: call it from inside one")]

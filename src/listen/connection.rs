@@ -76,6 +76,7 @@ impl ListenConnection {
                         return answered.map_err(query_error);
                     }
                     dispatcher.dispatch(message);
+                    dispatcher.give_turn().await;
                     expired.as_mut().reset(Instant::now() + *deadline);
                 }
                 () = &mut expired => {

@@ -9,6 +9,9 @@ use super::channels::Route;
 use super::item::{ListenItem, Notification};
 use super::shared::SharedListener;
 
+/// How many messages are dispatched before the subscribers have their turn.
+const TURN: usize = 64;
+
 pub(super) struct Dispatcher {
     shared: Arc<SharedListener>,
     /// A message that arrived behind an answer which must be handled first.
@@ -16,6 +19,8 @@ pub(super) struct Dispatcher {
     /// The channel and the payload of the latest probe.
     probe: Option<(String, String)>,
     probe_arrived: bool,
+    /// How many messages were dispatched since the subscribers had their turn.
+    since_turn: usize,
     /// The latest notice that the server truncated an identifier.
     truncation: Option<DbError>,
 }
@@ -27,6 +32,7 @@ impl Dispatcher {
             deferred: None,
             probe: None,
             probe_arrived: false,
+            since_turn: 0,
             truncation: None,
         }
     }
@@ -58,7 +64,16 @@ impl Dispatcher {
         self.handle(message);
     }
 
+    /// Lets the subscribers run after every few messages, or a flood would overwrite what they have not received yet.
+    pub(super) async fn give_turn(&mut self) {
+        if self.since_turn >= TURN {
+            self.since_turn = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+
     fn handle(&mut self, message: AsyncMessage) {
+        self.since_turn += 1;
         self.shared.record_received();
         match message {
             AsyncMessage::Notification(notification) => self.deliver(notification),

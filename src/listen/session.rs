@@ -232,6 +232,7 @@ impl Session {
                 None => break,
             }
         }
+        self.dispatcher.give_turn().await;
         Ok(())
     }
 

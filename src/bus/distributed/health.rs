@@ -19,7 +19,8 @@ pub enum BusState {
     Starting,
     /// Notifications are received: events arrive within milliseconds.
     Live,
-    /// The store answers, but no notifications are received: events arrive within the poll interval. No events are lost.
+    /// The store answers, but notifications cannot be received or cannot be sent: events arrive within the poll interval, or, if only
+    /// this bus cannot send, those of this bus within the sweep interval of the others. No events are lost.
     Polling,
     /// The store does not answer: no events arrive until it does. No events are lost.
     Down,
@@ -73,8 +74,15 @@ struct Answers {
     listener_answered: bool,
     listening: bool,
     listener: Option<BusError>,
+    /// Why the latest notifications could not be sent.
+    notify: Option<BusError>,
+    /// Why none can be sent, as found by the latest sweep.
+    notify_check: Option<BusError>,
     closed: bool,
 }
+
+/// The usage of the server's notification queue from which a NOTIFY must be expected to fail.
+const QUEUE_IS_FULL: f64 = 0.98;
 
 /// Derives the health of the bus from what its tasks report.
 pub(super) struct HealthTracker {
@@ -122,11 +130,32 @@ impl HealthTracker {
         *last = (Some(now), latency.or(last.1));
     }
 
-    pub(super) fn queue_usage(&self, usage: f64) {
+    /// What a sweep found out about the server's notifications.
+    pub(super) fn notify_checked(&self, queue_usage: f64, may_notify: bool) {
         self.health.send_if_modified(|health| {
-            health.notification_queue_usage = Some(usage);
+            health.notification_queue_usage = Some(queue_usage);
             false
         });
+        let reason = if !may_notify {
+            "the role has no right to execute pg_notify".to_owned()
+        } else if queue_usage >= QUEUE_IS_FULL {
+            let percent = queue_usage * 100.0;
+            format!("the server's notification queue is {percent:.0} % full; a listening session does not read it")
+        } else {
+            return self.update(|answers| answers.notify_check = None);
+        };
+        self.update(|answers| answers.notify_check = Some(BusError::NotificationsNotSent { reason }));
+    }
+
+    /// Notifications were sent, or could not be.
+    pub(super) fn notify_result(&self, failure: Option<BusError>) {
+        self.update(|answers| answers.notify = failure);
+    }
+
+    /// Whether notifications can be sent, as far as is known.
+    pub(super) fn can_notify(&self) -> bool {
+        let answers = self.answers.lock();
+        answers.notify.is_none() && answers.notify_check.is_none()
     }
 
     pub(super) fn store_answered(&self) {
@@ -165,6 +194,10 @@ impl HealthTracker {
             (BusState::Starting, answers.listener.clone())
         } else if answers.listening && !answers.store_confirmed {
             return; // the next answer of the store decides
+        } else if let Some(error) = answers.notify.as_ref().or(answers.notify_check.as_ref())
+            && answers.listening
+        {
+            (BusState::Polling, Some(error.clone()))
         } else if answers.listening {
             (BusState::Live, None)
         } else {

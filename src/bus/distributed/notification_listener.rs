@@ -20,6 +20,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>, listener: Lis
     let mut changes = listener.health_changes();
     let mut was_listening = false;
     let mut was_server = None;
+    let mut disconnects = 0;
     loop {
         let health = changes.latest();
         let is_listening = health.is_listening();
@@ -38,14 +39,32 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>, listener: Lis
             }
             shared.wakeups.request_history_check();
         }
-        tokio::select! {
-            item = notifications.recv() => match item {
-                Some(ListenItem::Notification(notification)) => receive(&shared, notification.payload()),
-                // Reconnected or lagged: notifications may be lost, and the server may be another one.
-                Some(_) => shared.wakeups.request_history_check(),
-                None => return,
-            },
-            change = changes.changed() => if change.is_none() { return },
+        // The health is looked at only when it has changed: a flood of notifications must not cost more than it has to.
+        loop {
+            tokio::select! {
+                biased;
+                change = changes.changed() => match change {
+                    Some(_) => break,
+                    None => return,
+                },
+                item = notifications.recv() => match item {
+                    Some(ListenItem::Notification(notification)) => receive(&shared, notification.payload()),
+                    // Notifications may be lost, and the server may be another one.
+                    Some(ListenItem::Reconnected(_)) => {
+                        shared.wakeups.request_history_check();
+                        break;
+                    }
+                    // Notifications are lost. A `Reconnected` may be among them; a flood alone is no reason to stop the reader.
+                    Some(ListenItem::Lagged(_)) => {
+                        let lost = listener.stats().disconnects;
+                        if std::mem::replace(&mut disconnects, lost) != lost {
+                            shared.wakeups.request_history_check();
+                        }
+                        shared.request_sweep();
+                    }
+                    None => return,
+                },
+            }
         }
     }
 }
@@ -62,7 +81,6 @@ fn receive<E: StreamEvent>(shared: &SharedBus<E>, payload: &str) {
         if payload != payload::SWEEP_REQUEST {
             shared.counters.notifications_invalid.add(invalid as u64);
         }
-        shared.hub.request_sweep();
-        shared.wakeups.sweeper.notify_one();
+        shared.request_sweep();
     }
 }

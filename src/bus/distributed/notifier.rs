@@ -20,6 +20,9 @@ const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long to wait for commits of other sessions: the server adds notifications to its queue one commit at a time, over all databases.
 const LOCK_TIMEOUT: &str = "1s";
 
+/// The SQLSTATE of a lock timeout.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
 /// Keeps a minimum interval between notifications. What is queued during the interval is sent together.
 struct Pacer {
     interval: Duration,
@@ -49,6 +52,7 @@ impl Pacer {
 
 pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_secs(1));
+    let mut failures = 0;
     let mut pacer = Pacer::new(shared.settings.notify_interval);
     loop {
         shared.notify_queue.pushed().await;
@@ -61,10 +65,18 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
                 Ok(()) => {
                     shared.counters.notifications_sent.add(payloads.len() as u64);
                     backoff.reset();
+                    if std::mem::take(&mut failures) > 0 {
+                        shared.health.notify_result(None);
+                    }
                 }
                 Err(error) => {
                     tracing::debug!(%error, "failed to send notifications, retrying");
                     shared.notify_queue.put_back(batch);
+                    failures += 1;
+                    // One failure is usually the loss of the connection, and the next attempt succeeds.
+                    if failures > 1 {
+                        shared.health.notify_result(Some(error));
+                    }
                     backoff.wait().await;
                 }
             }
@@ -87,7 +99,7 @@ pub(super) async fn send<E: StreamEvent>(shared: &SharedBus<E>, payloads: &[Stri
             Ok(Err(error)) => {
                 // It may lead to a standby.
                 connection.close_on_drop();
-                Err(StoreError::other(error).into())
+                Err(refused(&error))
             }
             Err(_) => {
                 // The answer may still arrive, so the connection must not be reused.
@@ -104,6 +116,19 @@ pub(super) async fn send<E: StreamEvent>(shared: &SharedBus<E>, payloads: &[Stri
         listener.notify(&shared.settings.channel, payload).await?;
     }
     Ok(())
+}
+
+fn refused(error: &sqlx::Error) -> BusError {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    let reason = if code.as_deref() == Some(LOCK_NOT_AVAILABLE) {
+        format!(
+            "another session's commit has held back all notifications of the server for {LOCK_TIMEOUT}, perhaps because it waits for \
+             a synchronous standby"
+        )
+    } else {
+        error.to_string()
+    };
+    BusError::NotificationsNotSent { reason }
 }
 
 /// With the schema of each function, or the server would look them up along the session's search path, where other roles may have put

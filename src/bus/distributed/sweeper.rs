@@ -15,8 +15,8 @@ use crate::store::StoreError;
 /// The maximum number of streams in one query.
 const STREAMS_PER_QUERY: usize = 1000;
 
-/// How long the query for the usage of the server's notification queue may take. A sweep does without it.
-const QUEUE_USAGE_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long the check of the server's notifications may take. A sweep does without it.
+const NOTIFY_CHECK_TIMEOUT: Duration = Duration::from_millis(100);
 
 pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     #[cfg(feature = "metrics")]
@@ -28,16 +28,18 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     loop {
         let now = Instant::now();
         let check_history = shared.wakeups.needs_history_check();
-        let requested = shared.hub.take_sweep_request();
-        if !(now >= due || check_history || (requested && may_come_early)) {
+        // A request that may not come early stays pending until the sweep that is due, so further requests wake nobody.
+        let is_due = now >= due || check_history;
+        let requested = (is_due || may_come_early) && shared.hub.take_sweep_request();
+        if !(is_due || requested) {
             let _ = tokio::time::timeout_at(due, shared.wakeups.sweeper.notified()).await;
             continue;
         }
-        may_come_early = now >= due || check_history;
+        may_come_early = is_due;
         match sweep(&shared, check_history).await {
             Ok(()) => {
                 backoff.reset();
-                let interval = if shared.is_listening() {
+                let interval = if shared.is_listening() && shared.health.can_notify() {
                     shared.settings.sweep_interval
                 } else {
                     shared.settings.poll_interval
@@ -94,7 +96,7 @@ async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Re
     history_divergence::remember_ids(shared, &shared.hub.cursors(true)).await?;
     shared.wakeups.reader.notify_one();
     shared.wakeups.subscription_start.notify_one();
-    read_queue_usage(shared).await;
+    check_notify(shared).await;
     Ok(())
 }
 
@@ -122,12 +124,18 @@ async fn sweep_all<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreErr
     Ok(())
 }
 
-async fn read_queue_usage<E: StreamEvent>(shared: &SharedBus<E>) {
+/// Asks whether a notification could be sent. This does not send one.
+async fn check_notify<E: StreamEvent>(shared: &SharedBus<E>) {
     let Some(pool) = shared.notify_pool.get() else {
         return;
     };
-    let usage = sqlx::query_scalar::<_, f64>("SELECT pg_catalog.pg_notification_queue_usage()").persistent(false);
-    if let Ok(Ok(usage)) = timeout(QUEUE_USAGE_TIMEOUT, usage.fetch_one(&pool.pool)).await {
-        shared.health.queue_usage(usage);
+    let check = sqlx::query_as::<_, (f64, bool)>(
+        "SELECT pg_catalog.pg_notification_queue_usage(), \
+         pg_catalog.has_function_privilege('pg_catalog.pg_notify(text, text)', 'EXECUTE')",
+    );
+    if let Ok(Ok((usage, may_notify))) =
+        timeout(NOTIFY_CHECK_TIMEOUT, check.persistent(false).fetch_one(&pool.pool)).await
+    {
+        shared.health.notify_checked(usage, may_notify);
     }
 }

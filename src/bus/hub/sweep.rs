@@ -90,9 +90,8 @@ impl<E: StreamEvent> Hub<E> {
         std::mem::take(&mut self.table.lock().sweep_requested)
     }
 
-    /// Requests a sweep.
-    pub(crate) fn request_sweep(&self) {
-        self.table.lock().sweep_requested = true;
-        (self.wakeup)();
+    /// Requests a sweep. Returns whether none was requested before.
+    pub(crate) fn request_sweep(&self) -> bool {
+        !std::mem::replace(&mut self.table.lock().sweep_requested, true)
     }
 }

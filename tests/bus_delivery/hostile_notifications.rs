@@ -1,0 +1,66 @@
+//! Notifications of a role that has no right to anything, except to connect.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use doorbell::bus::EventBus as _;
+use throwaway_postgres::Database;
+
+use crate::bus_support::{blocking, builder, expect, note, store};
+
+/// A database, and the SQL that turns a session into one of a role without any right in it.
+fn with_stranger() -> (Arc<Database>, String) {
+    let database = Database::fresh().unwrap();
+    let stranger = format!("stranger_{}", database.name());
+    database.psql(&format!("CREATE ROLE \"{stranger}\"")).unwrap();
+    (Arc::new(database), format!("SET ROLE \"{stranger}\";"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p25_a_flood_of_notifications_causes_one_early_sweep_per_interval_and_stops_no_reader() {
+    const INTERVAL: Duration = Duration::from_secs(2);
+    let (database, as_stranger) = with_stranger();
+    let store = store(&database.url()).await;
+    let here = builder(&database.url(), &store)
+        .sweep_interval(INTERVAL)
+        .connect()
+        .await
+        .unwrap();
+    let there = builder(&database.url(), &store).connect().await.unwrap();
+    let mut one = here.subscribe("agent-1");
+    one.ready().await.unwrap();
+    let before = here.stats();
+    let started = Instant::now();
+    let flood = {
+        let database = Arc::clone(&database);
+        blocking(move || {
+            for _ in 0..20 {
+                let flood = "SELECT count(pg_notify('doorbell', 'garbage ' || n)) FROM generate_series(1, 20000) AS n";
+                database.psql(&format!("{as_stranger} {flood}")).unwrap();
+            }
+        })
+    };
+    let mut flood = std::pin::pin!(flood);
+    let mut local = here.subscribe("agent-2");
+    local.ready().await.unwrap();
+    let mut seq = 0;
+    while futures::poll!(&mut flood).is_pending() {
+        seq += 1;
+        let appended = Instant::now();
+        there.append_and_publish(note("agent-1", "hello")).await.unwrap();
+        here.append_and_publish(note("agent-2", "hello")).await.unwrap();
+        expect(&mut local, "agent-2", seq..=seq).await;
+        expect(&mut one, "agent-1", seq..=seq).await;
+        // Its notification may have been lost in the flood.
+        assert!(appended.elapsed() < INTERVAL * 2, "{:?}", appended.elapsed());
+    }
+    let (stats, intervals) = (here.stats(), started.elapsed().as_secs_f64() / INTERVAL.as_secs_f64());
+    assert!(stats.notifications_invalid > before.notifications_invalid);
+    // While the history is in doubt, events of this process are read from the store instead.
+    assert_eq!(stats.events_local, seq, "the reader was stopped: {stats:?}");
+    let sweeps = stats.sweeps - before.sweeps;
+    assert!(
+        sweeps <= 2 * (intervals / 0.9).ceil() as u64 + 1,
+        "{sweeps} sweeps in {intervals} intervals"
+    );
+}
