@@ -1,21 +1,20 @@
 //! A pool that reuses connections quickly and recovers quickly from an outage.
 //!
 //! sqlx pings every connection that is returned to its pool, which takes a round trip. A [`WarmPool`] keeps a connection for a
-//! moment after use, and the next operation takes it without a ping. It keeps none while an operation waits for the pool.
+//! moment after use, and the next operation takes it without a ping. An operation that waits gets the first connection that another
+//! one gives back, even while sqlx tries to open one for it: the server may refuse more connections, by the role's limit or its own.
 
-use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use sqlx::pool::PoolConnection;
-use sqlx::{PgPool, Postgres};
+use sqlx::{Connection as _, PgPool, Postgres};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// How long an unused connection is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(20);
@@ -23,12 +22,26 @@ const IDLE_TIMEOUT: Duration = Duration::from_millis(20);
 /// How long a connection may be reused before it is returned to the pool, which checks it and enforces its lifetime.
 const MAX_REUSE: Duration = Duration::from_millis(100);
 
+/// How long the server may take to answer a ping of a connection that was returned to the pool.
+const PING_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How often a waiting operation looks for a connection that was returned to the pool: sqlx does not while it opens one.
+const RECHECK: Duration = Duration::from_millis(5);
+
+/// While connections are scarce, how long an operation waits for one of them before it lets sqlx open another.
+const SCARCE_WAIT: Duration = Duration::from_millis(20);
+
+/// How long connections count as scarce after an operation got one that it did not have to open.
+const SCARCE_FOR: Duration = Duration::from_secs(1);
+
 /// A pool, and those of its connections that were just used.
 pub(crate) struct WarmPool {
     pub(crate) pool: PgPool,
     max_warm: usize,
     warm: Arc<Mutex<WarmConnections>>,
     reconnected: Notify,
+    /// A connection was given back while an operation waited.
+    handed_over: Notify,
 }
 
 #[derive(Default)]
@@ -38,6 +51,18 @@ struct WarmConnections {
     waiters: usize,
     /// Whether a task removes connections from `idle` in time.
     has_reaper: bool,
+    scarce_until: Option<Instant>,
+}
+
+impl WarmConnections {
+    fn take(&mut self) -> Option<PooledConnection> {
+        let mut idle = self.idle.pop()?;
+        let connection = idle.connection.take()?;
+        Some(PooledConnection {
+            connection,
+            acquired_at: idle.acquired_at,
+        })
+    }
 }
 
 struct IdleConnection {
@@ -59,6 +84,15 @@ impl Drop for IdleConnection {
 pub(crate) struct PooledConnection {
     connection: PoolConnection<Postgres>,
     acquired_at: Instant,
+}
+
+impl PooledConnection {
+    fn new(connection: PoolConnection<Postgres>) -> Self {
+        Self {
+            connection,
+            acquired_at: Instant::now(),
+        }
+    }
 }
 
 impl Deref for PooledConnection {
@@ -94,6 +128,7 @@ impl WarmPool {
             max_warm,
             warm: Arc::default(),
             reconnected: Notify::new(),
+            handed_over: Notify::new(),
         }
     }
 
@@ -102,38 +137,68 @@ impl WarmPool {
     /// While the server refuses connections, the pool retries with delays that double up to a fifth of its timeout, so it may
     /// notice only seconds later that an outage is over. [`on_reconnect`](Self::on_reconnect) restarts these attempts.
     pub(crate) async fn acquire(&self) -> Result<PooledConnection, sqlx::Error> {
-        let _waiter = {
+        let (_waiter, is_scarce) = {
             let mut warm = self.warm.lock();
-            if let Some(mut idle) = warm.idle.pop()
-                && let Some(connection) = idle.connection.take()
-            {
-                return Ok(PooledConnection {
-                    connection,
-                    acquired_at: idle.acquired_at,
-                });
+            if let Some(connection) = warm.take() {
+                return Ok(connection);
             }
             warm.waiters += 1;
-            WaiterGuard(&self.warm)
+            let is_scarce = warm.scarce_until.is_some_and(|until| Instant::now() < until);
+            (WaiterGuard(&self.warm), is_scarce)
         };
         let deadline = Instant::now() + self.pool.options().get_acquire_timeout();
+        if is_scarce && self.pool.num_idle() == 0 {
+            let handed_over = async {
+                loop {
+                    self.handed_over.notified().await;
+                    if let Some(connection) = self.warm.lock().take() {
+                        return connection;
+                    }
+                }
+            };
+            if let Ok(connection) = timeout(SCARCE_WAIT, handed_over).await {
+                return Ok(connection);
+            }
+        }
         loop {
-            let mut reconnected = pin!(self.reconnected.notified());
-            let mut acquiring = pin!(self.pool.acquire());
-            let acquired = poll_fn(|context| {
-                if let Poll::Ready(acquired) = acquiring.as_mut().poll(context) {
-                    return Poll::Ready(Some(acquired));
+            let acquired = timeout_at(deadline, self.acquire_once()).await;
+            match acquired.map_err(|_| sqlx::Error::PoolTimedOut)? {
+                Some(acquired) => return acquired,
+                None => {} // the server is back: start again
+            }
+        }
+    }
+
+    /// Waits for a new connection, or one that is not in use any more. `None` when [`on_reconnect`](Self::on_reconnect) is called.
+    async fn acquire_once(&self) -> Option<Result<PooledConnection, sqlx::Error>> {
+        let may_grow = self.pool.size() < self.pool.options().get_max_connections();
+        let mut reconnected = pin!(self.reconnected.notified());
+        let mut acquiring = pin!(self.pool.acquire());
+        loop {
+            let reused = tokio::select! {
+                biased;
+                acquired = &mut acquiring => return Some(acquired.map(PooledConnection::new)),
+                () = &mut reconnected => return None,
+                () = self.handed_over.notified() => self.warm.lock().take(),
+                () = sleep(RECHECK) => self.try_idle().await,
+            };
+            if let Some(connection) = reused {
+                if may_grow {
+                    self.warm.lock().scarce_until = Some(Instant::now() + SCARCE_FOR);
                 }
-                reconnected.as_mut().poll(context).map(|()| None)
-            });
-            match timeout_at(deadline, acquired).await {
-                Ok(Some(acquired)) => {
-                    return acquired.map(|connection| PooledConnection {
-                        connection,
-                        acquired_at: Instant::now(),
-                    });
-                }
-                Ok(None) => {}
-                Err(_) => return Err(sqlx::Error::PoolTimedOut),
+                return Some(Ok(connection));
+            }
+        }
+    }
+
+    /// A connection that is in the pool and alive.
+    async fn try_idle(&self) -> Option<PooledConnection> {
+        let mut connection = self.pool.try_acquire()?;
+        match timeout(PING_TIMEOUT, connection.ping()).await {
+            Ok(Ok(())) => Some(PooledConnection::new(connection)),
+            Ok(Err(_)) | Err(_) => {
+                connection.close_on_drop();
+                None
             }
         }
     }
@@ -145,7 +210,8 @@ impl WarmPool {
             return;
         }
         let mut warm = self.warm.lock();
-        if warm.waiters > 0 || warm.idle.len() >= self.max_warm {
+        let is_awaited = warm.waiters > 0;
+        if !is_awaited && warm.idle.len() >= self.max_warm {
             drop(warm);
             return; // to the pool
         }
@@ -161,6 +227,10 @@ impl WarmPool {
                 finished: false,
             };
             runtime.spawn(reaper.run());
+        }
+        drop(warm);
+        if is_awaited {
+            self.handed_over.notify_one();
         }
     }
 
