@@ -88,7 +88,7 @@ CREATE FUNCTION append_record(
     OUT appended_at double precision
 )
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
-SET row_security = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     new_id uuid := gen_random_uuid();
     new_time timestamptz;
@@ -151,7 +151,7 @@ CREATE FUNCTION append_records(
     OUT appended_at double precision
 )
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
-SET row_security = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     distinct_keys text[] := ARRAY(
         SELECT DISTINCT k COLLATE "C" AS k FROM unnest(append_records.stream_keys) AS k ORDER BY k);

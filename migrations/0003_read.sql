@@ -34,7 +34,7 @@ CREATE FUNCTION replay_many(
     OUT payload text
 ) RETURNS SETOF record
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
     SELECT r.ordinal, coalesce(m.low_water, 0), e.seq, uuid_send(e.event_id), date_part('epoch', e.appended_at), e.payload::text
@@ -51,7 +51,7 @@ $$;
 -- Returns the highest sequence number of each stream, in array order, counting removed events; 0 for a stream that does not exist.
 CREATE FUNCTION high_waters(stream_keys text[]) RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(
         SELECT coalesce(
@@ -66,7 +66,7 @@ $$;
 -- Returns the ID of the event with each stream key and sequence number, in array order; null where there is no event.
 CREATE FUNCTION event_ids(stream_keys text[], seqs bigint[]) RETURNS bytea[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
-SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(
         SELECT (SELECT uuid_send(e.event_id) FROM events e WHERE e.stream_key = r.stream_key AND e.seq = r.seq LIMIT 1)

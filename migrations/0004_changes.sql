@@ -100,7 +100,7 @@ CREATE FUNCTION changed_since(
     OUT complete boolean
 )
 -- Every step is an index probe, whatever the planner estimates.
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET jit = off AS $$
 DECLARE
     start jsonb := changed_since.since::jsonb;
     current_identity text := history_identity();

@@ -10,7 +10,7 @@ CREATE FUNCTION trim_stream(
     max_events integer DEFAULT 1000,
     lock_timeout_ms integer DEFAULT NULL
 ) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET enable_indexscan = on AS $$
 DECLARE
     last_seq bigint;
     last_xid xid8;
@@ -70,7 +70,7 @@ CREATE FUNCTION stream_extents(
     OUT oldest_age double precision,
     OUT last_seq bigint
 ) RETURNS SETOF record
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET jit = off AS $$
 BEGIN
     RETURN QUERY
     WITH RECURSIVE oldest AS (
@@ -92,7 +92,7 @@ $$;
 -- Examines the oldest max_events events of a stream, and returns the number of the last one that was appended before cutoff, with
 -- all its predecessors; null if there is none.
 CREATE FUNCTION last_seq_before(stream_key text, cutoff timestamptz, max_events integer) RETURNS bigint
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET enable_indexscan = on AS $$
 BEGIN
     -- Stops at the first younger event: the server's clock may have been set back, but events are removed in order.
     RETURN (

@@ -22,6 +22,8 @@ mod migrations;
 mod retention;
 #[path = "store_postgres/rights.rs"]
 mod rights;
+#[path = "store_postgres/settings.rs"]
+mod settings;
 #[path = "store_postgres/sql_functions.rs"]
 mod sql_functions;
 #[allow(dead_code, reason = "each test binary uses a part")]

@@ -55,6 +55,12 @@ pub enum StoreError {
     /// primary.
     #[error("the server is a standby or the transaction is read-only; nothing was written; connect to the primary")]
     ReadOnly,
+    /// The server cancelled the statement, for example after its `statement_timeout`. Retry, or raise the limit.
+    #[error("the server cancelled the statement: {reason}; nothing was written")]
+    Cancelled {
+        /// The message of the server.
+        reason: String,
+    },
     /// The store's tables are missing or outdated. Run the migrations.
     #[error("the store in schema {schema:?} is not migrated: {reason}; run the migrations")]
     NotMigrated {
@@ -109,7 +115,12 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::LockTimeout | Self::Deadlock | Self::Serialization | Self::ReadOnly | Self::Unavailable { .. }
+            Self::LockTimeout
+                | Self::Deadlock
+                | Self::Serialization
+                | Self::ReadOnly
+                | Self::Cancelled { .. }
+                | Self::Unavailable { .. }
         )
     }
 }

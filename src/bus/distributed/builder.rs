@@ -303,12 +303,14 @@ fn invalid(setting: &'static str, value: impl Into<String>, bounds: &'static str
 /// A pool of one connection for notifications, opened when the first one is sent. `None` if sqlx cannot parse the URL: then notifications
 /// are sent over the listening connection. Must be called from inside a runtime.
 pub(super) fn notify_pool(url: &str) -> Option<PgPool> {
-    sqlx::postgres::PgPoolOptions::new()
+    let options: sqlx::postgres::PgConnectOptions = url.parse().ok()?;
+    let pool = sqlx::postgres::PgPoolOptions::new()
         .max_connections(1)
         .acquire_timeout(Duration::from_secs(2))
         .test_before_acquire(false)
-        .connect_lazy(url)
-        .ok()
+        // By default pgbouncer refuses connections with this parameter.
+        .connect_lazy_with(options.extra_float_digits(None));
+    Some(pool)
 }
 
 impl<E: StreamEvent> fmt::Debug for DistributedBusBuilder<E> {

@@ -119,10 +119,16 @@ fn from_server(error: &PgDatabaseError, schema: &Schema, operation: Operation<'_
             },
             Operation::Read => return None,
         },
-        // Connection exceptions, too many connections, shutdown, crash, startup, idle session timeout.
-        code if code.starts_with("08") || code.starts_with("57P") || code == "53300" => StoreError::Unavailable {
+        "57014" => StoreError::Cancelled {
             reason: error.message().to_owned(),
         },
+        // Transaction timeout, which ends the connection; connection exceptions; disk full, out of memory, too many connections;
+        // shutdown, crash, startup, idle session timeout.
+        code if code == "25P04" || ["08", "53", "57P"].iter().any(|class| code.starts_with(class)) => {
+            StoreError::Unavailable {
+                reason: error.message().to_owned(),
+            }
+        }
         _ => return None,
     })
 }

@@ -12,8 +12,49 @@ use crate::event::StreamEvent;
 use crate::store::{EventId, Page, Record, ReplayRange, StoreError, Undecodable};
 
 impl<E: StreamEvent> PostgresStore<E> {
-    /// Reads all ranges in one query, so in one snapshot.
+    /// Reads all ranges in one query, so in one snapshot, unless the server has a time limit for statements that is too short.
     pub(super) async fn read_pages(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, StoreError> {
+        match self.read_at_once(ranges, limit).await {
+            Err(StoreError::Cancelled { .. }) if ranges.len() > 1 || limit > 1 => {
+                let mut pages = Vec::with_capacity(ranges.len());
+                for range in ranges {
+                    pages.push(self.read_in_parts(range, limit).await?);
+                }
+                Ok(pages)
+            }
+            pages => pages,
+        }
+    }
+
+    /// Reads a range with several queries, and fewer records per query after each that was cancelled.
+    async fn read_in_parts(&self, range: &ReplayRange, limit: usize) -> Result<Page<E>, StoreError> {
+        let mut rest = range.clone();
+        let (mut records, mut low_water) = (Vec::new(), 0);
+        let mut part = limit.div_ceil(2);
+        loop {
+            let asked = part.min(limit - records.len());
+            let mut pages = match self.read_at_once(std::slice::from_ref(&rest), asked).await {
+                Err(StoreError::Cancelled { .. }) if part > 1 => {
+                    part /= 2;
+                    continue;
+                }
+                pages => pages?,
+            };
+            let Some(mut page) = pages.pop() else { break };
+            if records.is_empty() {
+                low_water = page.low_water;
+            }
+            let count = page.records.len();
+            rest.after = page.records.last().map_or(rest.after, |record| record.seq);
+            records.append(&mut page.records);
+            if count < asked || records.len() >= limit {
+                break;
+            }
+        }
+        Ok(Page { records, low_water })
+    }
+
+    async fn read_at_once(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, StoreError> {
         if ranges.is_empty() {
             return Ok(Vec::new());
         }

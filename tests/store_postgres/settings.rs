@@ -1,0 +1,137 @@
+//! Settings of the role and the database, and limits on connections.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use doorbell::store::{PostgresStore, Store as _, StoreError};
+use sqlx::postgres::PgPoolOptions;
+use throwaway_postgres::{Database, Server};
+
+use crate::store_suite::event;
+
+/// A migrated store over its own pool, and one over a pool of the caller, made after the settings.
+async fn stores_with(settings: &[&str]) -> (Database, [PostgresStore; 2]) {
+    let database = Database::fresh().unwrap();
+    PostgresStore::connect(&database.url())
+        .await
+        .unwrap()
+        .migrate()
+        .await
+        .unwrap();
+    for setting in settings {
+        let sql = format!("ALTER DATABASE \"{}\" SET {setting}", database.name());
+        database.psql(&sql).unwrap();
+    }
+    let own = PostgresStore::connect(&database.url()).await.unwrap();
+    let pool = PgPoolOptions::new()
+        .max_connections(4)
+        .connect(&database.url())
+        .await
+        .unwrap();
+    (database, [own, PostgresStore::new(pool)])
+}
+
+/// Several tasks append to the same streams through both stores. No append may fail.
+async fn append_concurrently(stores: &[PostgresStore; 2]) {
+    let mut writers = Vec::new();
+    for writer in 0..8 {
+        let store = stores[writer % 2].clone();
+        writers.push(tokio::spawn(async move {
+            for number in 0..30 {
+                store
+                    .append(event(&format!("stream-{}", number % 2), "hello"))
+                    .await
+                    .unwrap();
+            }
+        }));
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    for store in stores {
+        assert_eq!(
+            store
+                .high_waters(&["stream-0".into(), "stream-1".into()])
+                .await
+                .unwrap(),
+            [120, 120]
+        );
+        let page = store.replay("stream-0", 0, 1000).await.unwrap();
+        assert!(page.records.iter().map(|record| record.seq).eq(1..=120));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p27_no_append_fails_where_transactions_are_serializable_by_default() {
+    let (_database, stores) = stores_with(&["default_transaction_isolation = 'serializable'"]).await;
+    append_concurrently(&stores).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p27_no_append_fails_where_transactions_are_read_only_by_default() {
+    let (_database, stores) = stores_with(&["default_transaction_read_only = on"]).await;
+    append_concurrently(&stores).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p27_index_scans_are_used_even_if_the_database_disables_them() {
+    let (database, stores) = stores_with(&["enable_indexscan = off", "enable_indexonlyscan = off"]).await;
+    append_concurrently(&stores).await;
+    let plan = "SELECT idx_scan > 0 FROM pg_stat_user_tables WHERE relname = 'events'";
+    testkit::within::eventually("the statistics of index scans", || database.psql(plan).unwrap() == "t").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p27_a_statement_timeout_cuts_reads_into_parts_and_appends_fail_with_a_typed_error() {
+    let (_database, [own, shared]) = stores_with(&["statement_timeout = '200ms'"]).await;
+    for _ in 0..64 {
+        own.append(event("long", "hello")).await.unwrap();
+    }
+    let mut lock = own.pool().begin().await.unwrap();
+    own.append_in(&mut lock, event("locked", "first")).await.unwrap();
+    let refused = shared.append(event("locked", "second")).await;
+    assert!(
+        matches!(&refused, Err(error @ StoreError::Cancelled { .. }) if error.is_transient()),
+        "{refused:?}"
+    );
+    lock.rollback().await.unwrap();
+    shared.append(event("locked", "second")).await.unwrap();
+    let page = shared.replay("long", 0, 1000).await.unwrap();
+    assert!(page.records.iter().map(|record| record.seq).eq(1..=64));
+}
+
+/// Appends of several tasks for a while; returns their number.
+async fn appends_within(store: &PostgresStore, time: Duration) -> u64 {
+    let begun = Instant::now();
+    let count = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let mut writers = Vec::new();
+    for writer in 0..8 {
+        let (store, count) = (store.clone(), Arc::clone(&count));
+        writers.push(tokio::spawn(async move {
+            while begun.elapsed() < time {
+                store.append(event(&format!("stream-{writer}"), "hello")).await.unwrap();
+                count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }));
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    count.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// The store's pool may have three connections, but the role only one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p28_appends_go_on_with_the_only_connection_that_the_role_may_have() {
+    let server = Server::start().unwrap();
+    server
+        .psql("CREATE ROLE limited LOGIN CONNECTION LIMIT 1; CREATE DATABASE limited OWNER limited")
+        .unwrap();
+    let url = server.url_for("limited").replace("//postgres@", "//limited@");
+    let store = PostgresStore::connect(&url).await.unwrap();
+    store.migrate().await.unwrap();
+    let limited = appends_within(&store, Duration::from_secs(3)).await;
+    assert!(limited > 600, "{limited} appends in 3 s");
+    let reads = tokio::time::timeout(Duration::from_secs(1), store.high_water("stream-0"));
+    assert!(reads.await.expect("a read waits for no other connection").unwrap() > 0);
+}
