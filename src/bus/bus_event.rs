@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::FleetEvent;
 
-/// An item of a [`BusSubscription`](super::BusSubscription). Most items are events; the others report what the subscription cannot
-/// deliver.
+/// An item of a [`BusSubscription`](super::BusSubscription). Most items are events. The others report what the subscription
+/// cannot deliver.
 ///
 /// ```
 /// use doorbell::bus::{BusEvent, FleetEvent};
@@ -20,16 +20,16 @@ use super::FleetEvent;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BusEvent<E = FleetEvent> {
-    /// The next event of its stream. All subscriptions of a process share the allocation.
+    /// The next event of its stream. All subscriptions of a process share its allocation.
     Event(Arc<E>),
-    /// The subscriber was too slow, and its policy is [`OnSlow::Report`](super::OnSlow::Report). Contains the number of events that
-    /// were skipped. They are still in the store.
+    /// The subscriber was too slow, and its policy is [`OnSlow::Report`](super::OnSlow::Report). Contains the number of skipped
+    /// events, which are still in the store.
     Lagged(u64),
     /// Retention has removed events that were not delivered yet.
     Gap(Gap),
     /// The store has lost events that were delivered.
     Rewound(Rewound),
-    /// An event that this build cannot decode, in its place in the stream. It stays in the store.
+    /// An event that this build cannot decode, at its place in the stream. It stays in the store.
     Undecodable {
         /// The key of the stream.
         stream_key: Arc<str>,
@@ -66,8 +66,10 @@ impl Gap {
     }
 }
 
-/// The store has lost events that were delivered, by a failover to a standby that had not received them or by a restored backup. Other
-/// events may have their numbers now.
+/// The store has lost events that were delivered, because of a failover to a standby that had not received them or a restored
+/// backup.
+///
+/// Other events may have their numbers now.
 ///
 /// ```
 /// let rewound = doorbell::bus::Rewound { stream_key: "agent-1".into(), delivered: 9, resume_after: 7, exact: true };
@@ -81,7 +83,7 @@ pub struct Rewound {
     pub delivered: u64,
     /// The number after which the subscription continues, with the events that the store holds now.
     pub resume_after: u64,
-    /// Whether both histories are known to be the same up to `resume_after`. If false, they may differ at earlier numbers too: read the
-    /// stream again from a number that you trust.
+    /// Whether both histories are known to be the same up to `resume_after`. If false, they may also differ at earlier numbers:
+    /// read the stream again from a number at which you know them to agree.
     pub exact: bool,
 }

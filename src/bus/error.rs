@@ -31,12 +31,13 @@ pub enum BusError {
     InvalidSetting {
         /// The name of the setting.
         setting: &'static str,
-        /// The value.
+        /// The rejected value.
         value: String,
         /// The allowed values.
         bounds: &'static str,
     },
-    /// The listening connection cannot be made, or its LISTEN failed. The bus keeps retrying, and polls the store in the meantime.
+    /// The listening connection cannot be opened, or its LISTEN failed. The bus keeps retrying, and polls the store in the
+    /// meantime.
     #[cfg(feature = "postgres")]
     #[error("the bus receives no notifications: {0}")]
     Listen(#[from] crate::listen::ListenError),
@@ -60,7 +61,7 @@ pub enum BusError {
         /// The server's message, or what was found about the server.
         reason: String,
     },
-    /// The bus has no tokio runtime: it must first be called from inside one.
+    /// The bus has no tokio runtime; its first call must be made from inside one.
     #[cfg(feature = "postgres")]
     #[error("the bus has no tokio runtime: call it from inside one")]
     NoRuntime,

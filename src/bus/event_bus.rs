@@ -24,17 +24,17 @@ use super::{BusSubscription, FleetEvent, StreamEvent};
 pub trait EventBus<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
     /// Notifies subscribers of an event that is already in the store.
     ///
-    /// Best effort, and never blocks: a lost notification only delays delivery until the next sweep. Each bus documents what it does
-    /// with an event that is *not* in its store.
+    /// This is best effort and never blocks: if a notification is lost, the event is only delayed until the next
+    /// [sweep](super#notifications). Each bus documents what it does with an event that is *not* in its store.
     fn publish(&self, event: E);
 
     /// Subscribes to one stream. The subscription delivers every event that is committed after it is
     /// [ready](BusSubscription::ready).
     ///
-    /// To read the history as well, use the bus's `subscribe_from`. Or subscribe first, then read the store, and drop the events that
-    /// come twice by their number.
+    /// To read the history as well, use the bus's `subscribe_from`. Alternatively, subscribe first, then read the store, and
+    /// discard events whose number you have already seen.
     ///
-    /// With a key that cannot name a stream, the subscription ends at once, and [`ready`](BusSubscription::ready) returns an error.
+    /// If the key cannot name a stream, the subscription ends at once, and [`ready`](BusSubscription::ready) returns an error.
     fn subscribe(&self, stream_key: &str) -> BusSubscription<E>;
 
     /// Subscribes to all streams, including those that do not exist yet. Each stream is in order; there is no order between streams.

@@ -1,4 +1,5 @@
-//! History that is read from the store for subscriptions that are behind. Subscriptions that need the same part share one read.
+//! Caches the history that is read from the store for subscriptions that are behind. Subscriptions that need the same part share
+//! one read.
 //!
 //! A stream's history is divided into pages at fixed numbers, so subscriptions at different places ask for the same page. Concurrent
 //! requests for a page share one read. The page is then cached for `keep_for` only, because retention may remove its events from the
@@ -16,13 +17,14 @@ use parking_lot::Mutex;
 use super::hub::StreamRef;
 use crate::store::{Page, Record};
 
-/// Events of a page.
+/// The number of events in a page.
 const PAGE_EVENTS: u64 = 256;
 
-/// Pages that are cached.
+/// The maximum number of cached pages.
 const MAX_CACHED_PAGES: usize = 64;
 
-/// Reads at most `limit` records of a stream, after a number. Retries until the read succeeds. `None` if the bus is shut down before.
+/// Reads at most `limit` records of a stream, after a number. Retries until the read succeeds. Returns `None` if the bus is shut
+/// down first.
 pub(crate) trait HistorySource<E>: Send + Sync + 'static {
     fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<E>>>;
 }
@@ -33,7 +35,7 @@ pub(crate) struct HistoryPage<E> {
     pub(crate) low_water: u64,
 }
 
-/// A record of the history: the event, or why it cannot be decoded.
+/// A record of the history: the event, or the reason why it cannot be decoded.
 pub(crate) struct HistoryRecord<E> {
     pub(crate) seq: u64,
     pub(crate) event: Result<Arc<E>, Arc<str>>,
@@ -51,7 +53,7 @@ impl<E> HistoryPage<E> {
         }
     }
 
-    /// Whether the page shows what comes after `seq`.
+    /// Returns `true` if the page shows what follows `seq`.
     fn reaches_beyond(&self, seq: u64) -> bool {
         self.low_water > seq || self.records.last().is_some_and(|last| last.seq > seq)
     }
@@ -59,7 +61,7 @@ impl<E> HistoryPage<E> {
 
 type Read<E> = BoxFuture<'static, Option<Arc<HistoryPage<E>>>>;
 
-/// Completes with the page, or with `None` if the bus is shut down before.
+/// Completes with the page, or with `None` if the bus is shut down first.
 pub(crate) type PageFetch<E> = Shared<Read<E>>;
 
 /// A stream's version and a page number.
@@ -85,7 +87,7 @@ struct Cached<E> {
 }
 
 impl<E: Send + Sync + 'static> HistoryCache<E> {
-    /// A cache that keeps pages for `keep_for`. With zero, only concurrent requests share a read.
+    /// Creates a cache that keeps pages for `keep_for`. If that is zero, only concurrent requests share a read.
     pub(crate) fn new(source: Arc<dyn HistorySource<E>>, keep_for: Duration) -> Arc<Self> {
         Arc::new(Self {
             source,
@@ -98,7 +100,7 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
         })
     }
 
-    /// The page that holds number `seq + 1`. If it has no record after `seq`, the store had none.
+    /// Fetches the page that holds number `seq + 1`. If it has no record after `seq`, the store had none.
     pub(crate) fn page_after(self: &Arc<Self>, stream: &StreamRef, seq: u64) -> PageFetch<E> {
         let number = seq / PAGE_EVENTS;
         let id = (stream.version, number);

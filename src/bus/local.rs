@@ -20,11 +20,13 @@ const SETTINGS: HubSettings = HubSettings {
     pending_streams: usize::MAX,
 };
 
-/// An event bus within one process, over a [`MemoryStore`]. Use it in tests, in embedded services, and in services that may move to a
-/// `DistributedBus` later: both behave alike.
+/// An event bus within one process, over a [`MemoryStore`].
 ///
-/// Delivery is synchronous: when a publish returns, subscriptions have the event, unless another thread is publishing at the same time
-/// and delivers it. The bus needs no runtime, starts no threads and does no I/O.
+/// Use it in tests, in embedded services, and in services that may move to a `DistributedBus` later, which behaves in the same
+/// way.
+///
+/// Delivery is synchronous: when a publish returns, subscriptions have the event, unless another thread is publishing at the same
+/// time; that thread then delivers it. The bus needs no runtime, starts no threads and does no I/O.
 ///
 /// Handles are cheap to clone. When the last handle is dropped, subscriptions deliver the items in memory and end.
 ///
@@ -48,8 +50,8 @@ struct Bus<E: StreamEvent> {
     hub: Arc<Hub<E>>,
     history: Arc<HistoryCache<E>>,
     store: MemoryStore<E>,
-    /// Held from an append until its events are queued, and while a subscription gets its start. So events are queued in the order of
-    /// their appends, and no append is between a start and the high-water mark that it was made from.
+    /// Held from an append until its events are queued, and while a subscription gets its start. So events are queued in the
+    /// order of their appends, and no append happens between a start and the read of the high-water mark that determines it.
     order: Mutex<()>,
 }
 
@@ -72,7 +74,7 @@ impl<E: StreamEvent> Clone for LocalBus<E> {
 }
 
 impl LocalBus {
-    /// Creates a bus for [`FleetEvent`]s with an empty store. For another event type use `LocalBus::<Event>::default()`.
+    /// Creates a bus for [`FleetEvent`]s with an empty store. For another event type, use `LocalBus::<Event>::default()`.
     ///
     /// ```
     /// let bus = doorbell::bus::LocalBus::new();
@@ -133,11 +135,12 @@ impl<E: StreamEvent> LocalBus<E> {
 
     /// Appends an event to the store, delivers it, and returns it with its number.
     ///
-    /// This never waits. It is `async` so that the same code compiles with a bus over Postgres.
+    /// This method never waits. It is `async` so that the same code compiles with a bus over Postgres.
     ///
     /// # Errors
     ///
-    /// The key cannot name a stream, or the event has a number that is not the next of its stream. Then nothing is appended.
+    /// Returns [`BusError::Store`] if the key cannot name a stream, or the event has a number that is not the next of its stream.
+    /// Nothing is appended then.
     ///
     /// ```
     /// use doorbell::bus::{FleetEvent, LocalBus, StreamEvent};
@@ -153,8 +156,9 @@ impl<E: StreamEvent> LocalBus<E> {
         self.append_now(event)
     }
 
-    /// Appends several events, of one or more streams, delivers them, and returns them with their numbers. Appends all of them or none,
-    /// and never waits.
+    /// Appends several events, of one or more streams, delivers them, and returns them with their numbers.
+    ///
+    /// Appends all of them or none, and never waits.
     ///
     /// # Errors
     ///
@@ -223,8 +227,9 @@ impl<E: StreamEvent> LocalBus<E> {
         }
     }
 
-    /// Like [`subscribe`](EventBus::subscribe), but starts after event number `after`: delivers the later events of the store, then live
-    /// events.
+    /// Subscribes like [`subscribe`](EventBus::subscribe), but starts after event number `after`.
+    ///
+    /// The subscription delivers the later events of the store, then live events.
     ///
     /// ```
     /// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus};
@@ -244,7 +249,7 @@ impl<E: StreamEvent> LocalBus<E> {
         self.subscribe_with(stream_key, SubscribeOptions::new().after(after))
     }
 
-    /// Like [`subscribe`](EventBus::subscribe), with options.
+    /// Subscribes like [`subscribe`](EventBus::subscribe), with options.
     ///
     /// ```
     /// use doorbell::bus::{LocalBus, OnSlow, SubscribeOptions};
@@ -274,7 +279,7 @@ impl<E: StreamEvent> LocalBus<E> {
         self.subscription(attached, options)
     }
 
-    /// Like [`subscribe_all`](EventBus::subscribe_all), with options.
+    /// Subscribes like [`subscribe_all`](EventBus::subscribe_all), with options.
     ///
     /// ```
     /// use doorbell::bus::{LocalBus, OnSlow, SubscribeOptions};
@@ -330,8 +335,10 @@ impl<E: StreamEvent> LocalBus<E> {
 }
 
 impl<E: StreamEvent> EventBus<E> for LocalBus<E> {
-    /// Delivers an event that is in the store. An event that is not in the store is appended if it has no number or is the next of its
-    /// stream. Otherwise it is dropped, and counted in [`BusStats::unpersisted`].
+    /// Delivers an event that is in the store.
+    ///
+    /// An event that is not in the store is appended if it has no number or is the next of its stream. Otherwise it is dropped,
+    /// and counted in [`BusStats::unpersisted`].
     fn publish(&self, event: E) {
         let (key, seq) = (event.stream_key(), event.seq());
         if seq > 0 && seq <= self.bus.store.high_water_now(key) {

@@ -38,7 +38,7 @@
 //!   that were committed shortly before.
 //! - A subscription that starts [`after`](SubscribeOptions::after) a number delivers every later event: first the history, then live
 //!   events.
-//! - Each event is delivered once, in the order of its stream, without a hole. There is no order between streams.
+//! - Each event is delivered once, in the order of its stream, without a gap. There is no order between streams.
 //! - Events that cannot be delivered are reported by an item in their place:
 //!
 //!   | item | reason |
@@ -48,15 +48,16 @@
 //!   | [`BusEvent::Undecodable`] | this build cannot decode the event |
 //!   | [`BusEvent::Lagged`] | the subscriber was slow and has chosen [`OnSlow::Report`] |
 //!
-//! - A slow subscriber delays neither publishers nor other subscribers. By default it reads the events that it missed from the store.
+//! - A slow subscriber delays neither publishers nor other subscribers. By default, it reads the events that it missed from the
+//!   store.
 //!
 //! # Notifications
 //!
-//! Between processes, a Postgres `NOTIFY` tells the others that a stream has new events. It carries only the stream's key and the
-//! numbers, and it is a hint: the bus reads the events from the store, and delivers what the store holds. A notification may be lost,
-//! repeated or false. At an interval, and after each reconnect, the bus looks in the store for events whose notification was lost (a
-//! *sweep*). If a publisher dies after the commit and before the notification, its event is delivered late, by at most the sweep
-//! interval, but it is not lost.
+//! A Postgres `NOTIFY` informs other processes that a stream has new events. It carries only the stream's key and the numbers,
+//! and is only a hint: the bus reads the events from the store, and delivers what the store holds. A notification may be lost,
+//! repeated or false. At an interval, and after each reconnect, the bus searches the store for events whose notification was lost
+//! (a *sweep*). If a publisher dies between the commit and the notification, its event is not lost, but delivered late, by at
+//! most the sweep interval.
 //!
 //! # Further reading
 //!

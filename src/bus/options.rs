@@ -2,7 +2,7 @@
 
 use super::OnSlow;
 
-/// Options of a subscription: where it starts, and what it does when its subscriber is slow.
+/// The options of a subscription: where it starts, and what it does when its subscriber is slow.
 ///
 /// ```
 /// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus, OnSlow, SubscribeOptions};
@@ -24,14 +24,15 @@ pub struct SubscribeOptions {
 }
 
 impl SubscribeOptions {
-    /// The defaults: the subscription starts with the events that are committed after it is ready, and loses nothing.
+    /// Creates the default options: the subscription starts with the events that are committed after it is ready, and loses
+    /// nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Starts after event number `seq`: the subscription delivers the later events of the store, then live events. 0 starts with the
-    /// first event. Default: starts with the events that are committed after the subscription is ready.
+    /// Sets the start after event number `seq`: the subscription delivers the later events of the store, then live events. With
+    /// 0, it starts with the first event. Default: it starts with the events that are committed after it is ready.
     ///
     /// A subscription to all streams ignores this option.
     #[must_use]

@@ -5,8 +5,9 @@
 //! range   = stream key ":" number [ "-" number ]
 //! ```
 //!
-//! A range is parsed from the right, because keys may contain colons. No key contains U+001E. `*` requests a sweep. Every client of the
-//! database can send notifications, so a payload is only a hint: it is checked against the store before anything is delivered.
+//! A range is parsed from the right, because keys may contain colons. No key contains U+001E. The payload `*` requests a sweep.
+//! Every client of the database can send notifications, so a payload is only a hint: it is checked against the store before
+//! anything is delivered.
 
 use std::ops::RangeInclusive;
 

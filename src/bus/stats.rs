@@ -29,8 +29,9 @@ macro_rules! counters {
             $(pub(crate) $name: Counter,)*
         }
 
-        /// What a bus has done since it was created. Every counter only grows. They are read one after another, so a snapshot of a
-        /// busy bus is not consistent.
+        /// The counters of a bus since it was created.
+        ///
+        /// No counter ever decreases. They are read one after another, so a snapshot of a busy bus is not consistent.
         ///
         /// ```
         /// use doorbell::bus::{EventBus, FleetEvent, LocalBus};
@@ -72,7 +73,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// The number of delivered events, each counted once, however many subscriptions received it.
+    /// The number of delivered events, each counted once regardless of how many subscriptions received it.
     events_delivered "doorbell_bus_events_delivered_total",
     /// The number of delivered events that this process appended itself and did not read from the store.
     events_local "doorbell_bus_events_local_total",

@@ -7,7 +7,7 @@ use super::StreamEvent;
 /// Something that happened to an agent of a fleet. Each agent has its own stream, named by its id. Use
 /// [`subscribe_all`](crate::bus::EventBus::subscribe_all) to get the events of agents whose ids are not known yet.
 ///
-/// Services with an event type of their own do not need this one: the bus takes any [`StreamEvent`].
+/// Services with their own event type do not need this one: the bus takes any [`StreamEvent`].
 ///
 /// ```
 /// use doorbell::event::{FleetEvent, FleetEventKind, StreamEvent};
@@ -22,7 +22,7 @@ use super::StreamEvent;
 pub struct FleetEvent {
     /// The id of the agent, which is also the key of the stream.
     pub agent_id: String,
-    /// The number in the agent's stream. 0 until the store has assigned one.
+    /// The number in the agent's stream, or 0 until the store has assigned one.
     #[serde(default)]
     pub seq: u64,
     /// What happened.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// An event of a stream. It has the key of its stream and its number there, and can be serialized as JSON and back.
+/// An event of a stream. It has the key of its stream and its number there, and can be converted to JSON and back.
 ///
 /// ```
 /// use doorbell::event::StreamEvent;
@@ -34,7 +34,7 @@ use serde::de::DeserializeOwned;
 /// assert_eq!(reading.with_seq(7).seq(), 7);
 /// ```
 pub trait StreamEvent: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
-    /// Returns the key of the event's stream. [`check_stream_key`](crate::event::check_stream_key) says which keys are valid.
+    /// Returns the key of the event's stream. [`check_stream_key`](crate::event::check_stream_key) defines which keys are valid.
     fn stream_key(&self) -> &str;
 
     /// Returns the event's number in its stream, or 0 if it has none yet.

@@ -8,7 +8,7 @@ pub const MAX_STREAM_KEY_BYTES: usize = 512;
 /// Separates the ranges of a notification's payload, so no stream key contains it.
 const RANGE_SEPARATOR: char = '\u{1e}';
 
-/// An error of [`check_stream_key`].
+/// The error returned by [`check_stream_key`].
 ///
 /// ```
 /// use doorbell::event::{InvalidStreamKey, check_stream_key};
@@ -39,12 +39,14 @@ pub enum InvalidStreamKey {
     },
 }
 
-/// Checks that `key` can name a stream: 1 to [`MAX_STREAM_KEY_BYTES`] bytes, without NUL and U+001E. All other characters are allowed,
-/// including colons, quotes, line breaks and emoji.
+/// Checks that `key` can name a stream.
+///
+/// A key has 1 to [`MAX_STREAM_KEY_BYTES`] bytes, without NUL and U+001E. All other characters are allowed, including colons,
+/// quotes, line breaks and emoji.
 ///
 /// # Errors
 ///
-/// The key is not valid.
+/// Returns [`InvalidStreamKey`] if the key is not valid.
 ///
 /// ```
 /// use doorbell::event::check_stream_key;

@@ -1,8 +1,8 @@
-//! The backend's process id as announced when the connection was made.
+//! Determines the backend's process id as announced when the connection was opened.
 //!
-//! A pooler announces an id of its own, so the announced id differs from `pg_backend_pid()`: this is how a pooler is detected.
-//! tokio-postgres does not expose the id, but writes it into cancel requests. So it is made to write one into memory, which is
-//! never sent.
+//! A pooler announces its own id, which differs from `pg_backend_pid()`; this is how a pooler is detected. tokio-postgres does
+//! not expose the announced id, but writes it into cancel requests. So this module lets it write one into memory, and never sends
+//! it.
 
 use core::future::{Ready, ready};
 use core::pin::Pin;
@@ -18,7 +18,7 @@ use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 /// A cancel request has four fields of four bytes each: length, code, process id and key.
 const CANCEL_REQUEST_BYTES: usize = 16;
 
-/// The process id that the server, or a pooler, announced.
+/// Returns the process id that the server, or a pooler, announced.
 pub(super) async fn announced_pid(client: &Client) -> Option<i32> {
     let written = Arc::new(Mutex::new(Vec::new()));
     let sink = Sink(written.clone());
@@ -29,7 +29,7 @@ pub(super) async fn announced_pid(client: &Client) -> Option<i32> {
     Some(i32::from_be_bytes(pid))
 }
 
-/// Keeps what is written, and answers `S` (accepted) to a request for encryption.
+/// Stores what is written, and answers `S` (accepted) to a request for encryption.
 struct Sink(Arc<Mutex<Vec<u8>>>);
 
 impl AsyncRead for Sink {

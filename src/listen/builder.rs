@@ -76,7 +76,7 @@ pub struct ListenBuilder {
 }
 
 impl ListenBuilder {
-    /// Sets the server to connect to, as a connection string; see [`ListenConfig`] for its parameters. If it is invalid,
+    /// Sets the server to connect to, by a connection string; see [`ListenConfig`] for its parameters. If it is invalid,
     /// [`start`](Self::start) and [`connect`](Self::connect) return the error.
     ///
     /// ```
@@ -94,7 +94,7 @@ impl ListenBuilder {
         }
     }
 
-    /// Sets the server to connect to, as a [`ListenConfig`] or a [`tokio_postgres::Config`]. The latter uses TLS according to its
+    /// Sets the server to connect to, by a [`ListenConfig`] or a [`tokio_postgres::Config`]. The latter uses TLS according to its
     /// `sslmode`, without verifying certificates.
     ///
     /// ```
@@ -137,11 +137,11 @@ impl ListenBuilder {
         self
     }
 
-    /// Sets how often the listener queries the server, and how long the server may take to answer. Default: 5 s and 5 s.
+    /// Sets the interval of the listener's heartbeats, and how long the server may take to answer. Default: 5 s each.
     ///
-    /// Each heartbeat asks which channels the session listens on. Without an answer, or if a channel is missing, the listener
-    /// reconnects. So a frozen or unreachable peer is detected within the sum of both. The deadline applies to every other
-    /// statement, too.
+    /// Each heartbeat queries the channels on which the session listens. If the server does not answer, or a channel is missing,
+    /// the listener reconnects. The interval starts with the answer to the previous heartbeat, so a frozen or unreachable peer is
+    /// detected within interval plus deadline (10 s by default). The deadline also applies to every other statement.
     pub fn heartbeat(mut self, interval: Duration, deadline: Duration) -> Self {
         self.settings.heartbeat_interval = interval;
         self.settings.heartbeat_deadline = deadline;
@@ -168,10 +168,11 @@ impl ListenBuilder {
         self
     }
 
-    /// Sets how long the server keeps listening on a channel after its last subscription is dropped, so that frequent
-    /// resubscribing costs it nothing. Default: 5 s.
+    /// Sets how long the session listens on a channel after its last subscription is dropped. Default: 5 s.
     ///
-    /// At most 1024 channels wait like this; UNLISTEN for further ones is sent at once.
+    /// Subscribing again within that time sends no statement.
+    ///
+    /// At most 1024 channels wait for their UNLISTEN; for further ones, it is sent at once.
     pub fn unlisten_delay(mut self, unlisten_delay: Duration) -> Self {
         self.settings.unlisten_delay = unlisten_delay;
         self
@@ -204,11 +205,12 @@ impl ListenBuilder {
     /// [`health`](ListenMultiplexer::health) reports its state. Subscribe with
     /// [`subscribe_lazy`](ListenMultiplexer::subscribe_lazy), or wait with [`subscribe`](ListenMultiplexer::subscribe).
     ///
-    /// The runtime needs its time and I/O drivers (`enable_all`). When it shuts down, the listener and all its subscriptions end.
+    /// The runtime must have time and I/O enabled (`enable_all`). When it shuts down, the listener and all its subscriptions end.
     ///
     /// # Errors
     ///
-    /// [`ListenError::NoRuntime`] outside a tokio runtime, [`ListenError::Config`] if the settings are missing or invalid.
+    /// Returns [`ListenError::NoRuntime`] outside a tokio runtime, and [`ListenError::Config`] if the settings are missing or
+    /// invalid.
     ///
     /// ```
     /// use doorbell::listen::{ListenError, ListenMultiplexer};
@@ -224,13 +226,15 @@ impl ListenBuilder {
     /// Starts the listener, and waits until it is connected and, unless [`self_probe`](Self::self_probe) is off, a notification
     /// to itself has arrived. If the first attempt fails, the listener is shut down.
     ///
-    /// Cancel-safe: a dropped future leaves nothing behind.
+    /// # Cancel safety
+    ///
+    /// This method is cancel-safe: a dropped future leaves nothing behind.
     ///
     /// # Errors
     ///
-    /// The errors of [`start`](Self::start), and the failure of the first attempt: [`ListenError::Connect`],
-    /// [`ListenError::Lost`], [`ListenError::Timeout`], [`ListenError::Standby`], [`ListenError::NotDelivered`]. Use `start` to
-    /// keep trying in spite of these.
+    /// Returns the errors of [`start`](Self::start), and the error of a failed first attempt: [`ListenError::Connect`],
+    /// [`ListenError::Lost`], [`ListenError::Timeout`], [`ListenError::Standby`] or [`ListenError::NotDelivered`]. Use `start` to
+    /// keep trying despite these.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), doorbell::listen::ListenError> {

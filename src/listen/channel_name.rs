@@ -1,4 +1,4 @@
-//! Validated channel names and payloads: the only checks in the crate.
+//! Checks channel names and payloads, for the whole crate.
 
 use core::borrow::Borrow;
 use core::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// The maximum length of a channel name, in bytes. Postgres truncates longer identifiers, and `LISTEN` does so silently.
+/// The maximum length of a channel name, in bytes. Postgres truncates longer identifiers, silently in the case of `LISTEN`.
 ///
 /// ```
 /// assert_eq!(doorbell::listen::MAX_CHANNEL_BYTES, 63);
@@ -93,7 +93,7 @@ pub(crate) fn check_payload(payload: &str) -> Result<(), InvalidPayload> {
     Ok(())
 }
 
-/// A valid channel name; cheap to clone.
+/// A valid channel name, cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ChannelName(Arc<str>);
 

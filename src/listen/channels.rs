@@ -1,9 +1,10 @@
 //! The desired state of every channel, shared by the subscriptions and the worker.
 //!
-//! Subscribing and unsubscribing change the desired state under a short lock and wake the worker. Only the worker talks to the
-//! server: it takes the names that changed, compares the desired state with what the server listens on
-//! ([`reconcile`](super::reconcile)), and records what the server acknowledges. So a subscription never reports a LISTEN that
-//! the server does not have, and dropping a future rolls back by dropping its subscription.
+//! Subscribing and unsubscribing briefly lock the table, change the desired state, and wake the worker. Only the worker talks to
+//! the server: it takes the names that changed, compares the desired state with what the server listens on
+//! ([`reconcile`](super::reconcile)), and records what the server acknowledges. As a result, a subscription never claims to
+//! listen before the server does. Dropping the future of a pending `subscribe` call drops its subscription, which undoes the
+//! change.
 //!
 //! Nothing is published or dropped under the lock, because both can run wakers, which are foreign code.
 
@@ -21,7 +22,7 @@ use super::error::ListenError;
 use super::item::{ListenItem, Reconnected};
 use crate::ring;
 
-/// How many channels without subscriptions may wait for their `unlisten_delay`. Beyond it, UNLISTEN is due at once.
+/// The maximum number of channels without subscriptions that wait for their `unlisten_delay`. Beyond it, UNLISTEN is due at once.
 const MAX_IDLE: usize = 1024;
 
 /// The server's answer to the LISTEN of a channel.
@@ -31,8 +32,8 @@ pub(super) enum Ack {
     Pending,
     /// The server listens.
     Listening,
-    /// The server refused, or cannot listen at all. Valid until the next attempt. Refusals are numbered so that a subscription
-    /// made after one waits for the next attempt.
+    /// The server refused, or cannot listen at all. This state lasts until the next attempt. Refusals are numbered, so that a
+    /// subscription created after one waits for the next attempt.
     Refused(u64, ListenError),
     /// The listener has shut down.
     Closed,
@@ -43,7 +44,7 @@ pub(super) enum Ack {
 pub(super) enum Desired {
     /// It has subscriptions.
     Subscribed,
-    /// It has none, and UNLISTEN is due then.
+    /// It has none, and UNLISTEN is due at this instant.
     IdleUntil(Instant),
     /// It has been removed.
     Removed,
@@ -56,7 +57,7 @@ struct Channel {
     /// Present while there are subscriptions.
     ring: Option<Ring>,
     ack: watch::Sender<Ack>,
-    /// Whether the server has ever acknowledged it: before that, its subscriptions cannot miss anything.
+    /// Whether the server has ever acknowledged it. Before that, its subscriptions cannot miss anything.
     acknowledged: bool,
     /// Whether the connection has been lost since it was acknowledged.
     interrupted: bool,
@@ -70,7 +71,8 @@ struct ChannelTable {
     changed: HashSet<ChannelName>,
     idle: usize,
     refusals: u64,
-    /// Whether a session takes the changes. Without one they are not collected: the next session starts with every channel.
+    /// Whether a session takes the changes. Without one, they are not collected, because the next session starts with every
+    /// channel.
     in_session: bool,
     closed: bool,
 }
@@ -83,7 +85,7 @@ pub(super) struct Channels {
     pub(super) changed: Notify,
 }
 
-/// What a new subscription gets.
+/// The parts of a new subscription.
 pub(super) struct Registration {
     pub(super) name: ChannelName,
     pub(super) items: ring::Subscriber<ListenItem>,
@@ -92,7 +94,7 @@ pub(super) struct Registration {
     pub(super) refusals_before: u64,
 }
 
-/// Where a notification goes.
+/// The destination of a notification.
 pub(super) enum Route {
     Ring(ChannelName, Ring),
     /// The channel has no subscriptions, and its UNLISTEN is not due yet.
@@ -188,7 +190,7 @@ impl Channels {
         drop(unused);
     }
 
-    /// Where a notification on this channel goes. The caller publishes into the ring, outside the lock.
+    /// Returns the destination of a notification on this channel. The caller publishes into the ring, outside the lock.
     pub(super) fn route(&self, name: &str) -> Route {
         let table = self.table.lock();
         match table.by_name.get_key_value(name) {
@@ -200,14 +202,14 @@ impl Channels {
         }
     }
 
-    /// The names that have changed since the last call, each with its desired state.
+    /// Returns the names that have changed since the last call, each with its desired state.
     pub(super) fn take_changes(&self) -> Vec<(ChannelName, Desired)> {
         let mut table = self.table.lock();
         let changed = std::mem::take(&mut table.changed);
         self.desired_in(&table, changed)
     }
 
-    /// The desired state of each of these names.
+    /// Returns the desired state of each of these names.
     pub(super) fn desired(&self, names: Vec<ChannelName>) -> Vec<(ChannelName, Desired)> {
         self.desired_in(&self.table.lock(), names)
     }
@@ -316,7 +318,7 @@ impl Channels {
         }
     }
 
-    /// Ends every subscription, and every later one as soon as it is made.
+    /// Ends every subscription, and every later one as soon as it is created.
     pub(super) fn close(&self) {
         let mut table = self.table.lock();
         let ended = std::mem::take(&mut *table);
@@ -328,7 +330,7 @@ impl Channels {
         drop(ended);
     }
 
-    /// The number of subscribed channels, and of their subscriptions.
+    /// Returns the number of subscribed channels, and of their subscriptions.
     pub(super) fn count(&self) -> (usize, usize) {
         let table = self.table.lock();
         let subscribed = table.by_name.values().filter(|channel| channel.subscriptions > 0);
@@ -340,7 +342,7 @@ impl Channels {
 
 #[cfg(test)]
 impl Channels {
-    /// The number of channels in the table, idle ones included.
+    /// Returns the number of channels in the table, including idle ones.
     pub(super) fn len(&self) -> usize {
         self.table.lock().by_name.len()
     }
@@ -357,7 +359,7 @@ impl ChannelTable {
             None => Desired::Removed,
             Some(channel) => match channel.idle_since {
                 None => Desired::Subscribed,
-                // A delay beyond the range of `Instant` never ends.
+                // A delay beyond the range of `Instant` never elapses.
                 Some(since) => since
                     .checked_add(unlisten_delay)
                     .map_or(Desired::Subscribed, Desired::IdleUntil),

@@ -1,4 +1,4 @@
-//! The connection: runs one query at a time, and passes on the messages that arrive meanwhile.
+//! A connection that runs one query at a time, and passes on the messages that arrive meanwhile.
 
 use core::future::{Future, poll_fn};
 use core::pin::pin;
@@ -15,7 +15,7 @@ use super::dispatch::Dispatcher;
 use super::error::{ListenError, ServerError};
 use crate::pg::config::ListenConfig;
 
-/// tokio-postgres's half of the connection that does the I/O.
+/// The half of tokio-postgres's connection that does the I/O.
 pub(super) type RawConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// Opens a session. Nothing is received until the connection is polled.
@@ -31,9 +31,9 @@ pub(super) struct ListenConnection {
     deadline: Duration,
 }
 
-/// Why a query failed.
+/// The error of a failed query.
 pub(super) enum QueryError {
-    /// The server refused it; the session goes on.
+    /// The server refused it; the session continues.
     Refused(ServerError),
     /// The session is lost.
     Lost(ListenError),
@@ -50,8 +50,7 @@ impl ListenConnection {
 
     /// Runs `sql` as one implicit transaction.
     ///
-    /// The deadline restarts with every message: while notifications keep coming, the server is alive and the answer is behind
-    /// them.
+    /// The deadline restarts with every message: while notifications arrive, the server is alive and the answer is behind them.
     pub(super) async fn query(
         &mut self,
         dispatcher: &mut Dispatcher,
@@ -91,7 +90,7 @@ impl ListenConnection {
         next(&mut self.raw).await
     }
 
-    /// The next message, if it has already arrived.
+    /// Returns the next message, if it has already arrived.
     pub(super) async fn try_next(&mut self) -> Option<Result<AsyncMessage, ListenError>> {
         match poll_once(pin!(next(&mut self.raw))).await {
             Poll::Ready(message) => Some(message),

@@ -1,4 +1,4 @@
-//! Hands the server's asynchronous messages to the subscriptions.
+//! Dispatches the server's asynchronous messages to the subscriptions.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const TURN: usize = 64;
 
 pub(super) struct Dispatcher {
     shared: Arc<SharedListener>,
-    /// A message that arrived behind an answer which must be handled first.
+    /// A message that arrived behind an answer that must be handled first.
     deferred: Option<AsyncMessage>,
     /// The channel and the payload of the latest probe.
     probe: Option<(String, String)>,

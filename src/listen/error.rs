@@ -8,10 +8,11 @@ use super::channel_name::{InvalidChannel, InvalidPayload};
 use crate::pg::config::ConfigError;
 pub use crate::pg::server_error::ServerError;
 
-/// The error of a listener or of one of its methods. Cheap to clone: all callers that waited for the same thing get the same
-/// error.
+/// The error of a listener or of one of its methods.
 ///
-/// A lost connection is not a failure of the listener: it reconnects by itself, and reports the reason in its
+/// Cheap to clone: all callers that waited for the same thing get the same error.
+///
+/// A lost connection is not a failure of the listener: it reconnects automatically, and reports the reason in its
 /// [health](super::ListenHealth).
 ///
 /// ```
@@ -31,7 +32,7 @@ pub enum ListenError {
     /// The payload is invalid.
     #[error(transparent)]
     InvalidPayload(#[from] InvalidPayload),
-    /// The connection options or settings cannot be used, or lead to a server other than PostgreSQL.
+    /// The connection options or settings are unusable, or lead to a server other than PostgreSQL.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The listener was started outside a tokio runtime.
@@ -66,7 +67,7 @@ pub enum ListenError {
     #[error("connection lost before the server confirmed the notification; it may or may not have been sent")]
     NotifyUnknown,
     /// The server is a standby, where LISTEN does not work. Connect to the primary, or wait for a promotion: the listener tries
-    /// again by itself.
+    /// again automatically.
     #[error("the server is a standby, where LISTEN does not work; connect to the primary")]
     Standby,
     /// LISTEN succeeded but no notification arrived, as behind a pooler in transaction mode. Connect the listener directly.
@@ -98,7 +99,7 @@ fn suffix(reason: &Option<Box<ListenError>>) -> String {
 }
 
 impl ListenError {
-    /// Whether a person must change something before an attempt can succeed: a password, the database, the server.
+    /// Returns `true` if a person must change something (a password, the database, the server) before an attempt can succeed.
     pub(super) fn needs_intervention(&self) -> bool {
         match self {
             Self::Config(_) => true,

@@ -14,7 +14,7 @@ pub enum ListenItem {
     /// A notification on the channel.
     Notification(Notification),
     /// The listener lost its connection and listens again. Notifications sent in between, if any, are lost: query the database
-    /// for what they announce. From here on nothing is missed.
+    /// for what they announce. From here on, nothing is missed.
     Reconnected(Reconnected),
     /// The subscription was too slow, and lost this number of items. They may include a `Reconnected`, so handle it like one.
     Lagged(Lagged),
@@ -60,18 +60,19 @@ impl Notification {
         }))
     }
 
-    /// The channel it was sent on.
+    /// Returns the channel on which it was sent.
     pub fn channel(&self) -> &str {
         self.0.channel.as_str()
     }
 
-    /// The payload: at most [`MAX_PAYLOAD_BYTES`](super::MAX_PAYLOAD_BYTES), empty if the sender gave none. Anyone who can connect
-    /// to the database can send any payload on any channel, so treat it as untrusted input.
+    /// Returns the payload, of at most [`MAX_PAYLOAD_BYTES`](super::MAX_PAYLOAD_BYTES); empty if the sender gave none.
+    ///
+    /// Any client of the database can send any payload on any channel, so treat it as untrusted input.
     pub fn payload(&self) -> &str {
         &self.0.payload
     }
 
-    /// The process id of the server process that sent it.
+    /// Returns the id of the server process that sent it.
     pub fn sender_pid(&self) -> i32 {
         self.0.sender_pid
     }
@@ -91,7 +92,7 @@ impl fmt::Debug for Notification {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Reconnected {
-    /// When the listener detected the loss, by the system clock. Notifications may be missing from before that: a frozen server
+    /// When the listener detected the loss, by the system clock. Earlier notifications may also be missing, since a frozen server
     /// is detected only by a [heartbeat](super::ListenBuilder::heartbeat).
     pub disconnected_at: SystemTime,
     /// When the server had acknowledged every channel again, by the system clock.

@@ -1,4 +1,4 @@
-//! LISTEN and UNLISTEN.
+//! Sends LISTEN and UNLISTEN.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use super::session::{Session, to_lost};
 use super::worker::Worker;
 use crate::pg::quote::push_identifier;
 
-/// How many channels one statement names.
+/// The maximum number of channels in one statement.
 const BATCH: usize = 256;
-/// How long after a refusal the LISTEN is repeated.
+/// The time after which a refused LISTEN is repeated.
 const REFUSED_RETRY: Duration = Duration::from_secs(5);
-/// How often a LISTEN is repeated at once when it fails on the server's notification queue.
+/// The number of immediate repetitions of a LISTEN that fails on the server's notification queue.
 const QUEUE_RETRIES: usize = 3;
 
 impl Session {
@@ -153,7 +153,7 @@ fn statement(verb: &str, names: &[ChannelName]) -> String {
     sql
 }
 
-/// Whether the server lacks the commit status of an old transaction that is still in its notification queue.
+/// Returns `true` if the server lacks the commit status of an old transaction that is still in its notification queue.
 fn is_queue_damaged(error: &ServerError) -> bool {
     error.is(&SqlState::UNDEFINED_FILE) || error.to_string().contains("could not access status of transaction")
 }

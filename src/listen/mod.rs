@@ -1,7 +1,8 @@
 //! One LISTEN connection for any number of subscriptions.
 //!
 //! [`ListenMultiplexer`] holds one raw connection to Postgres and listens on every channel that the process subscribes to. It
-//! reconnects by itself, tells every subscription where notifications may be missing, and is never blocked by a slow subscriber.
+//! reconnects automatically, reports to every subscription where notifications may be missing, and is never blocked by a slow
+//! subscriber.
 //!
 //! ```no_run
 //! use doorbell::listen::{ListenItem, ListenMultiplexer};
@@ -26,28 +27,28 @@
 //!   that wait for one channel get the same answer, including a refusal.
 //! - **Gaps are visible.** After an outage every subscription receives a [`Reconnected`], once the server has acknowledged *all*
 //!   channels again. A slow subscription receives a [`Lagged`](ListenItem::Lagged) with the exact number of items it lost.
-//! - **Dead connections are detected** within 10 s by default, 15 s at worst (heartbeat interval plus deadline), whether the
-//!   peer is frozen, unreachable, or has lost its registrations.
+//! - **Dead connections are detected** within [heartbeat](ListenBuilder::heartbeat) interval plus deadline (10 s by default),
+//!   whether the peer is frozen, unreachable, or has lost its registrations.
 //! - **Undelivered notifications are detected.** If LISTEN succeeds but nothing arrives (a pooler in transaction mode), or LISTEN
 //!   is refused altogether (a standby), the [health](ListenMultiplexer::health) reports it, and the listener keeps trying.
 //! - **Memory is bounded** by the number of subscribed channels times the capacity. Nothing grows while a subscriber is idle or
 //!   the server is unreachable.
-//! - **The server is not burdened.** The listener never leaves a transaction open or a notification unread. It logs one line per
-//!   change of state, not one per attempt.
+//! - **The load on the server is small.** The listener never leaves a transaction open or a notification unread.
+//! - **Logs are short.** The listener logs one line per change of state, not one per attempt.
 //!
 //! Notifications on one channel arrive in the commit order of their transactions. Postgres merges identical notifications of one
-//! transaction. Anyone who can connect to the database can send any notification, so treat payloads as untrusted input.
+//! transaction. Any client of the database can send any notification, so treat payloads as untrusted input.
 //!
 //! # Runtimes
 //!
-//! The listener runs on the tokio runtime on which it is started, which needs I/O and time enabled, and ends with it. Methods
-//! with a time limit ([`connect`](ListenMultiplexer::connect), [`subscribe`](ListenMultiplexer::subscribe),
-//! [`notify`](ListenMultiplexer::notify)) must be awaited on a tokio runtime, and panic elsewhere as tokio's timers do.
-//! Everything else, including receiving, works on any executor.
+//! The listener runs on the tokio runtime on which it is started, and ends when that runtime shuts down. The runtime must have
+//! I/O and time enabled. Methods with a time limit ([`connect`](ListenMultiplexer::connect),
+//! [`subscribe`](ListenMultiplexer::subscribe), [`notify`](ListenMultiplexer::notify)) must be awaited on a tokio runtime;
+//! elsewhere they panic, as tokio's timers do. Everything else, including receiving, works on any executor.
 //!
 //! # Poolers
 //!
-//! LISTEN belongs to a session. It works through a pooler in session mode and cannot work through one in transaction mode: there,
+//! LISTEN belongs to a session. It works through a pooler in session mode, but not through one in transaction mode. In that case,
 //! give the listener a connection string that leads directly to the server.
 
 mod backend_key;

@@ -17,7 +17,7 @@ use super::stats::ListenStats;
 use super::subscription::ListenSubscription;
 use super::worker::{NotifyRequest, Worker};
 
-/// How many notifications may wait to be sent. Further callers wait for room, within their time limit.
+/// The maximum number of notifications that wait to be sent. Further callers wait for room, within their time limit.
 const NOTIFY_QUEUE: usize = 64;
 
 /// A handle to one LISTEN connection that serves any number of subscriptions; see the [module documentation](super).
@@ -29,7 +29,7 @@ pub struct ListenMultiplexer {
     handle: Arc<Running>,
 }
 
-/// Dropping it drops the sender of `stop`, which ends the worker.
+/// Dropping this drops the sender of `stop`, which ends the worker.
 struct Running {
     shared: Arc<SharedListener>,
     settings: Settings,
@@ -44,7 +44,7 @@ impl ListenMultiplexer {
     ///
     /// # Errors
     ///
-    /// The same as [`ListenBuilder::connect`].
+    /// Returns the same errors as [`ListenBuilder::connect`].
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), doorbell::listen::ListenError> {
@@ -103,18 +103,21 @@ impl ListenMultiplexer {
         })
     }
 
-    /// Subscribes to a channel, and returns once the server has acknowledged the LISTEN. Every notification committed from then
-    /// on is received.
+    /// Subscribes to a channel, and returns once the server has acknowledged the LISTEN.
+    ///
+    /// The subscription receives every notification that is committed from then on.
     ///
     /// All subscriptions of a channel share one LISTEN. Callers that subscribe while it is in flight wait for the same
     /// acknowledgement and share its error. If the connection is lost meanwhile, the call waits for the next one, within
     /// [`ListenBuilder::subscribe_timeout`].
     ///
-    /// Cancel-safe: a dropped future leaves no registration.
+    /// # Cancel safety
+    ///
+    /// This method is cancel-safe: a dropped future leaves no registration.
     ///
     /// # Errors
     ///
-    /// Nothing stays registered after an error:
+    /// Nothing stays registered after an error. Returns:
     ///
     /// - [`ListenError::InvalidChannel`]
     /// - [`ListenError::Listen`] if the server refused
@@ -142,15 +145,16 @@ impl ListenMultiplexer {
         }
     }
 
-    /// Subscribes to a channel without waiting, even while there is no connection. Notifications arrive once the server has
-    /// acknowledged the LISTEN; [`ListenSubscription::ready`] waits for that. If the server refuses, the subscription stays and
-    /// the listener tries again every 5 s.
+    /// Subscribes to a channel without waiting, even while there is no connection.
+    ///
+    /// Notifications arrive once the server has acknowledged the LISTEN; [`ListenSubscription::ready`] waits for that. If the
+    /// server refuses, the subscription stays, and the listener tries again every 5 s.
     ///
     /// After a shutdown the returned subscription has already ended.
     ///
     /// # Errors
     ///
-    /// [`InvalidChannel`] if `channel` is not a valid channel name.
+    /// Returns [`InvalidChannel`] if `channel` is not a valid channel name.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -163,13 +167,16 @@ impl ListenMultiplexer {
         Ok(ListenSubscription::new(self.handle.shared.clone(), name))
     }
 
-    /// Sends a notification over the listening connection, and returns once the server has committed it. For programs without a
-    /// connection pool.
+    /// Sends a notification over the listening connection, and returns once the server has committed it.
+    ///
+    /// This method is meant for programs without a connection pool.
     ///
     /// Notifications are sent one at a time, in the order of the calls. During an outage the call waits for the next connection,
     /// within [`ListenBuilder::notify_timeout`].
     ///
-    /// Not cancel-safe: if the future is dropped, the notification may or may not be sent.
+    /// # Cancel safety
+    ///
+    /// This method is not cancel-safe: if the future is dropped, the notification may or may not be sent.
     ///
     /// # Errors
     ///
@@ -223,7 +230,7 @@ impl ListenMultiplexer {
         }
     }
 
-    /// The current health; [`health_changes`](Self::health_changes) waits for changes.
+    /// Returns the current health; [`health_changes`](Self::health_changes) waits for changes.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -239,7 +246,7 @@ impl ListenMultiplexer {
         health
     }
 
-    /// Watches the health. The first change is the first one after this call.
+    /// Returns a watcher of the health. Its first change is the first one after this call.
     ///
     /// ```no_run
     /// # async fn example(mux: doorbell::listen::ListenMultiplexer) {
@@ -255,7 +262,7 @@ impl ListenMultiplexer {
         HealthChanges { receiver }
     }
 
-    /// The listener's counters. Costs a walk over the channels, under a lock.
+    /// Returns the listener's counters. Costs a walk over the channels, under a lock.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -269,11 +276,14 @@ impl ListenMultiplexer {
         self.handle.shared.stats()
     }
 
-    /// Shuts the listener down: terminates the session, closes the connection, ends every subscription once it has received what
-    /// has already arrived, and fails pending calls with [`ListenError::ShutDown`]. Returns when this is done, after about a second
-    /// at most. May be called repeatedly and from several handles.
+    /// Shuts the listener down, and returns when this is done, after about a second at most.
     ///
-    /// Cancel-safe: once polled, the shutdown proceeds even if the future is dropped.
+    /// Terminates the session, closes the connection, ends every subscription once it has received what has already arrived, and
+    /// fails pending calls with [`ListenError::ShutDown`]. May be called repeatedly and from several handles.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the shutdown proceeds even if the future is dropped.
     ///
     /// ```
     /// use doorbell::listen::{ListenMultiplexer, ListenState};

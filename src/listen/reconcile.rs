@@ -1,4 +1,4 @@
-//! Compares the desired channels with those that the server listens on, and decides which statements are due. No I/O.
+//! Compares the desired channels with those that the server listens on, and decides which statements are due. Does no I/O.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -66,8 +66,8 @@ impl Reconciler {
         self.listening.insert(name.clone());
     }
 
-    /// Records that the server has refused a LISTEN, to be repeated at `retry_at`. `is_undelivered` tells whether the channel's
-    /// subscriptions are missing notifications; a new subscription has nothing to miss.
+    /// Records that the server has refused a LISTEN, to be repeated at `retry_at`. `is_undelivered` indicates whether the
+    /// channel's subscriptions are missing notifications; a new subscription has nothing to miss.
     pub(super) fn refused(&mut self, name: &ChannelName, error: ListenError, is_undelivered: bool, retry_at: Instant) {
         self.due.insert(name.clone(), retry_at);
         if is_undelivered {
@@ -75,7 +75,7 @@ impl Reconciler {
         }
     }
 
-    /// When [`plan`](Self::plan) has to run again even if nothing changes.
+    /// Returns when [`plan`](Self::plan) has to run again even if nothing changes.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.values().min().copied()
     }
@@ -84,7 +84,7 @@ impl Reconciler {
         &self.listening
     }
 
-    /// Why some subscriptions are missing notifications, if any are.
+    /// Returns why some subscriptions are missing notifications, if any are.
     pub(super) fn undelivered(&self) -> Option<&ListenError> {
         self.undelivered.values().next()
     }

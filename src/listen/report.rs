@@ -9,8 +9,8 @@ use super::error::ListenError;
 use super::health::{Delivery, ListenHealth, ListenState};
 use super::shared::SharedListener;
 
-/// Owned by the worker's task. Dropping it, which happens however that task ends, ends every subscription and closes the
-/// listener.
+/// The worker's means to report. The worker's task owns it and drops it, however the task ends; the drop ends every subscription
+/// and closes the listener.
 pub(super) struct Report {
     shared: Arc<SharedListener>,
     health: watch::Sender<ListenHealth>,

@@ -1,6 +1,6 @@
 //! Counters of a listener.
 
-/// What a listener has done since it was started, from [`ListenMultiplexer::stats`](super::ListenMultiplexer::stats).
+/// The counters of a listener since it was started, returned by [`ListenMultiplexer::stats`](super::ListenMultiplexer::stats).
 ///
 /// `channels` and `subscriptions` are current numbers; all other fields only grow.
 ///
@@ -15,32 +15,32 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ListenStats {
-    /// Number of channels that have at least one subscription now.
+    /// The number of channels that currently have at least one subscription.
     pub channels: usize,
-    /// Number of subscriptions now.
+    /// The current number of subscriptions.
     pub subscriptions: usize,
-    /// Number of attempts to connect that succeeded: the server acknowledged every channel.
+    /// The number of attempts to connect that succeeded, that is, after which the server acknowledged every channel.
     pub connects: u64,
-    /// Number of attempts to connect that failed.
+    /// The number of attempts to connect that failed.
     pub failed_connects: u64,
-    /// Number of successful connections that were lost.
+    /// The number of successful connections that were lost.
     pub disconnects: u64,
-    /// Number of LISTEN commands that the server acknowledged, one per channel.
+    /// The number of LISTEN commands that the server acknowledged, one per channel.
     pub listens: u64,
-    /// Number of UNLISTEN commands that the server acknowledged, one per channel.
+    /// The number of UNLISTEN commands that the server acknowledged, one per channel.
     pub unlistens: u64,
-    /// Number of LISTEN commands that the server refused.
+    /// The number of LISTEN commands that the server refused.
     pub refused_listens: u64,
-    /// Number of heartbeats that the server answered.
+    /// The number of heartbeats that the server answered.
     pub heartbeats: u64,
-    /// Number of notifications received, not counting probes.
+    /// The number of notifications received, not counting probes.
     pub notifications_received: u64,
-    /// Number of notifications received for a channel whose UNLISTEN was already due; included in `notifications_received`.
+    /// The number of notifications received for a channel whose UNLISTEN was already due; included in `notifications_received`.
     pub notifications_unrouted: u64,
-    /// Number of notifications sent by [`ListenMultiplexer::notify`](super::ListenMultiplexer::notify).
+    /// The number of notifications sent by [`ListenMultiplexer::notify`](super::ListenMultiplexer::notify).
     pub notifications_sent: u64,
-    /// Number of [`Lagged`](super::ListenItem::Lagged) items received by subscriptions.
+    /// The number of [`Lagged`](super::ListenItem::Lagged) items received by subscriptions.
     pub lags: u64,
-    /// Number of items that subscriptions lost by lagging.
+    /// The number of items that subscriptions lost by lagging.
     pub items_skipped: u64,
 }

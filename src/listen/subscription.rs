@@ -15,7 +15,7 @@ use super::item::ListenItem;
 use super::shared::SharedListener;
 use crate::ring::{self, RecvError, Subscriber, SubscriberStats};
 
-/// The error of [`ListenSubscription::try_recv`].
+/// The error returned by [`ListenSubscription::try_recv`].
 ///
 /// ```
 /// use doorbell::listen::{ListenMultiplexer, TryListenError};
@@ -38,16 +38,18 @@ pub enum TryListenError {
     Closed,
 }
 
-/// Receives the notifications on one channel, as a `Stream` or with [`recv`](Self::recv); from
-/// [`ListenMultiplexer::subscribe`](super::ListenMultiplexer::subscribe).
+/// Receives the notifications on one channel, as a `Stream` or with [`recv`](Self::recv).
+///
+/// Created by [`ListenMultiplexer::subscribe`](super::ListenMultiplexer::subscribe) and
+/// [`subscribe_lazy`](super::ListenMultiplexer::subscribe_lazy).
 ///
 /// A subscription survives outages: a [`ListenItem::Reconnected`] marks where notifications may be missing. It ends when the
 /// listener or its runtime is shut down.
 ///
 /// All subscriptions to a channel share one ring. A subscription that falls behind by more than the ring's capacity receives one
-/// [`ListenItem::Lagged`] with the exact number of items it lost, and does not slow the others down. Dropping a subscription takes
-/// a short lock; UNLISTEN is sent some time after the last subscription to the channel is dropped
-/// ([`unlisten_delay`](super::ListenBuilder::unlisten_delay)).
+/// [`ListenItem::Lagged`] with the exact number of items it lost, and does not slow the others down. Dropping a subscription
+/// takes a short lock. UNLISTEN is sent a [delay](super::ListenBuilder::unlisten_delay) after the last subscription to the
+/// channel is dropped.
 pub struct ListenSubscription {
     shared: Arc<SharedListener>,
     name: ChannelName,
@@ -73,7 +75,7 @@ impl ListenSubscription {
         }
     }
 
-    /// The name of the channel.
+    /// Returns the name of the channel.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -85,15 +87,18 @@ impl ListenSubscription {
         self.name.as_str()
     }
 
-    /// Waits until the server has acknowledged the LISTEN; notifications arrive from then on. Waits through outages, without a
-    /// time limit.
+    /// Waits until the server has acknowledged the LISTEN. Notifications arrive from then on.
     ///
-    /// Cancel-safe.
+    /// This method also waits during outages, without a time limit.
+    ///
+    /// # Cancel safety
+    ///
+    /// This method is cancel-safe.
     ///
     /// # Errors
     ///
     /// After all errors but the last, the subscription stays registered, and the listener tries again every few seconds; a later
-    /// call returns the new outcome:
+    /// call returns the new outcome. Returns:
     ///
     /// - [`ListenError::Listen`] if the server refused
     /// - [`ListenError::Standby`] if it is a standby
@@ -121,7 +126,7 @@ impl ListenSubscription {
         }
     }
 
-    /// Whether the server has acknowledged the LISTEN on the current connection.
+    /// Returns `true` if the server has acknowledged the LISTEN on the current connection.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -135,7 +140,9 @@ impl ListenSubscription {
 
     /// Waits for the next item. Returns `None` once the listener has been shut down and every item has been received.
     ///
-    /// Cancel-safe: a dropped future does not lose an item.
+    /// # Cancel safety
+    ///
+    /// This method is cancel-safe: a dropped future does not lose an item.
     ///
     /// ```no_run
     /// # use doorbell::listen::{ListenItem, ListenSubscription};
@@ -157,7 +164,7 @@ impl ListenSubscription {
     ///
     /// # Errors
     ///
-    /// [`TryListenError::Empty`] if there is none yet, [`TryListenError::Closed`] once the subscription has ended.
+    /// Returns [`TryListenError::Empty`] if there is none yet, and [`TryListenError::Closed`] once the subscription has ended.
     ///
     /// ```no_run
     /// # use doorbell::listen::ListenSubscription;
@@ -179,7 +186,7 @@ impl ListenSubscription {
         }
     }
 
-    /// The number of items received, lost and waiting.
+    /// Returns the numbers of items received, lost and waiting.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

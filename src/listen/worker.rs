@@ -16,7 +16,7 @@ use super::session::Session;
 use super::shared::SharedListener;
 use crate::pg::backoff::Backoff;
 
-/// How long a connection must last to end an outage: the next loss then starts with short delays again.
+/// The time that a connection must last to end an outage. After that, the next loss starts with short delays again.
 const STABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// A notification to be sent.
@@ -49,7 +49,7 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// The item for subscriptions that may have missed notifications.
+    /// Returns the item for subscriptions that may have missed notifications.
     pub(super) fn reconnected(&self) -> Option<Reconnected> {
         Some(Reconnected {
             disconnected_at: self.disconnected_at?,
@@ -63,7 +63,7 @@ impl Outage {
         self.reconnects += u64::from(self.disconnected_at.is_some());
     }
 
-    /// Records that a connection was lost that was established at this instant.
+    /// Records the loss of a connection that was established at this instant.
     fn record_disconnected(&mut self, established_at: Instant) {
         self.disconnected_at = Some(SystemTime::now());
         if established_at.elapsed() >= STABLE_AFTER {
@@ -72,7 +72,7 @@ impl Outage {
         }
     }
 
-    /// The delay before the next attempt, after one that failed with `error`.
+    /// Returns the delay before the next attempt, after one that failed with `error`.
     fn next_delay(&mut self, backoff: &Backoff, error: &ListenError) -> Duration {
         let began = *self.began.get_or_insert_with(Instant::now);
         let failures = self.failures;
@@ -101,8 +101,8 @@ impl Worker {
         }
     }
 
-    /// Runs until `stopped` is set or the last handle is dropped. Dropping the future, as at the end of the runtime, ends every
-    /// subscription, too: see [`Report`].
+    /// Runs until `stopped` is set or the last handle is dropped. Dropping the future, as at the end of the runtime, also ends
+    /// every subscription (see [`Report`]).
     pub(super) async fn run(mut self, mut stopped: watch::Receiver<bool>) {
         // An error means that the last handle was dropped.
         let mut stop = std::pin::pin!(async move { drop(stopped.wait_for(|stop| *stop).await) });

@@ -15,7 +15,7 @@ use crate::sync::{AtomicPtr, AtomicU64, Mutex, ord};
 /// The announcement of a subscriber that reads nothing.
 const NOTHING: u64 = u64::MAX;
 
-/// How far an announcement reaches from its start.
+/// The length of an announcement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reach {
     /// For single receives.
@@ -37,7 +37,7 @@ const FIRST_CHUNK: usize = 8;
 /// Entries of every further chunk: one for each bit of its maps.
 const CHUNK: usize = 64;
 
-/// What a subscriber shows to other threads.
+/// The state that a subscriber shows to other threads.
 struct Entry {
     /// The interval of sequences it may be reading, as [`Reach::word`] writes it, or [`NOTHING`].
     announced: AtomicU64,

@@ -7,20 +7,20 @@ use super::shared::{RingShared, Slot};
 use super::subscriber::Subscriber;
 use crate::sync::Arc;
 
-/// Where a subscriber continues after a lag.
+/// Determines where a subscriber continues after a lag.
 ///
 /// Everything that it passes over counts as skipped, in [`Lagged`](super::Lagged) and in the statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OnLag {
-    /// At the oldest retained event. Loses the least now, but under load that event is the next to be overwritten.
+    /// Continues at the oldest retained event. Loses the least now, but under load that event is the next to be overwritten.
     Oldest,
-    /// This many events after the oldest retained one, but at most at the next event to be published.
+    /// Continues this many events after the oldest retained one, but at most at the next event to be published.
     Headroom(u64),
-    /// At the next event to be published. Skips everything published so far.
+    /// Continues at the next event to be published. Skips everything published so far.
     Latest,
 }
 
-/// Where a new subscriber starts.
+/// Determines where a new subscriber starts.
 ///
 /// ```
 /// use doorbell::ring::{self, Start};
@@ -36,18 +36,18 @@ pub enum OnLag {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Start {
-    /// With the next event. Excludes every sequence claimed before the subscriber exists.
+    /// Starts with the next event. Excludes every sequence claimed before the subscriber exists.
     Latest,
-    /// With the oldest retained event.
+    /// Starts with the oldest retained event.
     Oldest,
-    /// With the event after this sequence.
+    /// Starts with the event after this sequence.
     ///
     /// If events after it are already overwritten, the first receive reports exactly those as lost. If it lies beyond the latest
     /// event, the subscriber receives nothing at or below it.
     After(u64),
 }
 
-/// How the blocking receives wait.
+/// Determines how the blocking receives wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum WaitStrategy {
     /// Spins briefly, yields a few times, then parks the thread. The right choice unless measurements say otherwise.
@@ -60,7 +60,7 @@ pub enum WaitStrategy {
     Spin,
 }
 
-/// How waiting subscribers are woken.
+/// Determines how waiting subscribers are woken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Wake {
     /// A publication wakes a few waiters, and each of these wakes more when it runs, so the cost of publishing does not depend on

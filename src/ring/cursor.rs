@@ -89,7 +89,7 @@ impl<T> Found<T> {
     }
 }
 
-/// What is known about a sequence. The storage of a value may be used only under an announcement.
+/// The known state of a sequence. The storage of a value may be used only under an announcement.
 enum Located<T> {
     Value(NonNull<Value<T>>),
     Void,

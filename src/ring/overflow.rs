@@ -1,8 +1,8 @@
 //! Stores events whose slot could not be used (*diverted* events) in separate cells, where they are found by sequence.
 //!
-//! Rare: a slot is unusable only while a subscriber still reads what it holds, or while its previous publisher was preempted for a
-//! whole lap. Publishing a cell is a push on a lock-free stack. Subscribers move the stack into a table under a small lock and look
-//! their sequence up there; publishers only try that lock. The number of cells is bounded.
+//! Diverting is rare: a slot is unusable only while a subscriber still reads what it holds, or while its previous publisher was
+//! preempted for a whole lap. Publishing a cell is a push on a lock-free stack. Subscribers move the stack into a table under a
+//! small lock and look their sequence up there; publishers only try that lock. The number of cells is bounded.
 
 use core::fmt;
 use core::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 use super::shared::Value;
 use crate::sync::{AtomicPtr, AtomicUsize, Mutex, MutexGuard, UnsafeCell, ord};
 
-/// One diverted event. Never moved, and freed only when no subscriber can reach it.
+/// One diverted event. It is never moved, and is freed only when no subscriber can reach it.
 struct Cell<T> {
     seq: u64,
     /// False if the sequence is void, that is, carries no event.
@@ -168,5 +168,5 @@ impl<T> Drop for Expired<T> {
     }
 }
 
-/// How many cells exist; kept on the cache line that subscribers read anyway.
+/// The number of cells that exist, kept on the cache line that subscribers read anyway.
 pub(super) type LiveCells = AtomicUsize;

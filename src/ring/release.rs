@@ -23,7 +23,7 @@ pub(super) struct ReleaseProgress {
     under_way: bool,
     /// The thread that publishes voids must repeat it.
     again: bool,
-    /// The end of the latest release: while the tail is there, there is nothing to release. Zero if a slot was left.
+    /// The end of the latest release: while the tail is there, there is nothing to release. It is zero if a slot was left.
     until: u64,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct SubscriberCount {
     state: Mutex<CountState>,
 }
 
-/// What the lock guards.
+/// The state that the lock guards.
 #[derive(Debug)]
 pub(super) struct CountState {
     waiting: AbsenceWaiters,

@@ -37,7 +37,7 @@ pub(super) struct Wait {
     must_poll: bool,
 }
 
-/// How to find an event: by value and by reference, or for a batch.
+/// A way to find an event: by value and by reference, or for a batch.
 pub(super) trait Find<T>: Fn(&mut ReadCursor<T>) -> Result<Found<T>, TryRecvError> {}
 
 impl<T, F: Fn(&mut ReadCursor<T>) -> Result<Found<T>, TryRecvError>> Find<T> for F {}

@@ -36,7 +36,7 @@ const WAITING: u8 = 1;
 const DUE: u8 = 2;
 /// Overflow cells may have expired.
 const PURGE: u8 = 4;
-/// Publishers must fence before they look for waiters. Never cleared.
+/// Publishers must fence before they look for waiters. This flag is never cleared.
 const FENCE: u8 = 8;
 
 /// Deferred by a publication: make the waiters due and wake the first.
@@ -44,7 +44,7 @@ const DEFERRED_WAKE: u8 = 1;
 /// Deferred by a woken waiter: wake the next ones.
 const DEFERRED_CASCADE: u8 = 2;
 
-/// What a notification wakes.
+/// The task or thread that a notification wakes.
 pub(super) enum WakeTarget {
     Task(Waker),
     Thread(Thread),
@@ -98,7 +98,7 @@ pub(crate) struct WaitQueue {
     wake_watchdog: bool,
 }
 
-/// How many waiters to notify at once.
+/// The number of waiters to notify at once.
 #[derive(Clone, Copy)]
 enum Width {
     /// One task, or a few threads.

@@ -1,4 +1,4 @@
-//! Which streams have changed since a point in a store's history.
+//! Lists of streams that have changed since a point in a store's history.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Watermark {
         Self(text.into())
     }
 
-    /// The content that the store has put in.
+    /// Returns the content that the store has put in.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -61,9 +61,9 @@ pub struct ChangedStream {
 pub struct Changes {
     /// The streams.
     pub streams: Vec<ChangedStream>,
-    /// What to pass to the next call: it continues with the next page if there is `more`, and with later changes otherwise.
+    /// The watermark for the next call, which continues with the next page if there is `more`, and with later changes otherwise.
     pub watermark: Watermark,
-    /// Whether there is another page. A change that becomes visible while the pages are read is on one of them, or after the last
+    /// Whether there is another page. A change that becomes visible while the pages are read is on one of them, after the last
     /// page's watermark, or both.
     pub more: bool,
     /// Whether all streams of the store are listed, changed or not, because there was no watermark or it is meaningless here (for

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::InvalidStreamKey;
 
-/// An error from a [`Store`](super::Store). Unless a variant says otherwise, nothing was written.
+/// An error from a [`Store`](super::Store). Unless its variant states otherwise, nothing was written.
 ///
 /// ```
 /// use doorbell::store::StoreError;
@@ -81,8 +81,8 @@ pub enum StoreError {
         /// What is not permitted.
         reason: String,
     },
-    /// The store cannot be reached, or its pool has no free connection. A write that was in progress may or may not have happened.
-    /// Retry; an event that has a number, with the same number.
+    /// The store cannot be reached, or its pool has no free connection. A write that was in progress may or may not have
+    /// happened. Retry; if the event has a number, with the same number.
     #[error("the store is unavailable: {reason}")]
     Unavailable {
         /// The message of the connection or the pool.
@@ -106,7 +106,7 @@ impl StoreError {
         Self::Other(Arc::from(error.into()))
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns `true` if the same call may succeed later.
     ///
     /// ```
     /// assert!(doorbell::store::StoreError::LockTimeout.is_transient());

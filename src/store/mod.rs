@@ -1,4 +1,4 @@
-//! Durable event streams, on which the bus is built.
+//! Durable event streams, on which the [bus](crate::bus) is built.
 //!
 //! A [`Store`] contains any number of streams. Each stream has a key, and its events are numbered 1, 2, 3, without gaps.
 //!
@@ -6,7 +6,7 @@
 //! - `PostgresStore` (feature `postgres`) keeps streams in a database, for any number of processes.
 //! - Other stores implement three methods of the [`Store`] trait.
 //!
-//! The default event type is [`FleetEvent`]: `MemoryStore::new()`, `PostgresStore::connect(url)`. For
+//! The default event type is [`FleetEvent`]; `MemoryStore::new()` and `PostgresStore::connect(url)` create a store for it. For
 //! other event types, use `MemoryStore::<Event>::default()` and `PostgresStore::<Event>::builder().connect(url)`.
 //!
 //! ```
@@ -135,26 +135,28 @@ pub struct ReplayRange {
 /// ```
 #[async_trait]
 pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
-    /// Appends an event to its stream and returns it with its sequence number. An event with number 0 gets the next number of its
-    /// stream; any other number must be the next one. Once this returns, the event is durable, and every read that starts
-    /// afterwards sees it.
+    /// Appends an event to its stream and returns it with its sequence number.
+    ///
+    /// An event with number 0 gets the next number of its stream; any other number must be the next one. Once this method
+    /// returns, the event is durable, and every read that starts afterwards sees it.
     ///
     /// # Errors
     ///
-    /// [`StoreError::SeqConflict`] if the event has a number that is not the next of its stream;
-    /// [`StoreError::InvalidStreamKey`]; [`StoreError::Encode`]; [`StoreError::Unavailable`] if the outcome is unknown, and others
-    /// that depend on the store.
+    /// Returns [`StoreError::SeqConflict`] if the event has a number that is not the next of its stream,
+    /// [`StoreError::InvalidStreamKey`] if its key is not valid, [`StoreError::Encode`] if it cannot be encoded,
+    /// [`StoreError::Unavailable`] if the outcome is unknown, and others that depend on the store.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the event may or may not be appended.
     async fn append(&self, event: E) -> Result<E, StoreError>;
 
-    /// Reads at most `limit` records of a stream with numbers above `after`, in ascending order and without gaps. `limit` is at
-    /// least 1. A stream that does not exist is empty.
+    /// Reads at most `limit` records of a stream with numbers above `after`, in ascending order and without gaps.
+    ///
+    /// `limit` is at least 1. A stream that does not exist is empty.
     async fn replay(&self, stream_key: &str, after: u64, limit: usize) -> Result<Page<E>, StoreError>;
 
-    /// The highest sequence number of a stream, counting removed events; 0 for a stream that does not exist.
+    /// Returns the highest sequence number of a stream, counting removed events; 0 for a stream that does not exist.
     async fn high_water(&self, stream_key: &str) -> Result<u64, StoreError>;
 
     /// Appends several events of one or more streams, in order; all or none, if the store supports that.
@@ -168,15 +170,16 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
         Ok(stamped)
     }
 
-    /// Like [`append`](Self::append), but returns the record, with the event's ID if the store assigns one. A bus that delivers
-    /// the event without reading it back uses the ID to detect a rewritten history.
+    /// Appends an event like [`append`](Self::append), and returns its record, with the event's ID if the store assigns one.
+    ///
+    /// A bus that delivers the event without reading it back uses the ID to detect a rewritten history.
     ///
     /// The default returns no ID.
     async fn append_record(&self, event: E) -> Result<Record<E>, StoreError> {
         self.append(event).await.map(Record::from_event)
     }
 
-    /// Like [`append_batch`](Self::append_batch), but returns the records.
+    /// Appends several events like [`append_batch`](Self::append_batch), and returns their records.
     ///
     /// The default returns no IDs.
     async fn append_records(&self, events: Vec<E>) -> Result<Vec<Record<E>>, StoreError> {
@@ -195,7 +198,7 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
         Ok(pages)
     }
 
-    /// The highest sequence number of each of several streams, in the order of `stream_keys`.
+    /// Returns the highest sequence number of each of several streams, in the order of `stream_keys`.
     ///
     /// The default reads one stream after another.
     async fn high_waters(&self, stream_keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
@@ -206,21 +209,23 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
         Ok(high_waters)
     }
 
-    /// Lists the streams with events that became visible after `since`, at most `limit` streams per page. Without a watermark, or
-    /// with one that is meaningless here, lists all streams and sets [`Changes::complete`].
+    /// Lists the streams with events that became visible after `since`, at most `limit` streams per page.
+    ///
+    /// Without a watermark, or with one that is meaningless here, lists all streams and sets [`Changes::complete`].
     ///
     /// An event that was not visible when the watermark was taken is always listed later, however old its transaction.
     ///
-    /// The default returns `None`: the store does not track changes.
+    /// The default returns `None`, which means that the store does not track changes.
     async fn changed_since(&self, since: Option<&Watermark>, limit: usize) -> Result<Option<Changes>, StoreError> {
         let _ = (since, limit);
         Ok(None)
     }
 
-    /// The IDs of the events at `positions`, each a stream key and a sequence number, in the same order. `None` where there is no
-    /// event.
+    /// Returns the IDs of the events at `positions`, in the same order.
     ///
-    /// The default returns `None` for every position: the store does not assign IDs.
+    /// A position is a stream key and a sequence number. If there is no event at it, its ID is `None`.
+    ///
+    /// The default returns `None` for every position, which means that the store does not assign IDs.
     async fn event_ids(&self, positions: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
         Ok(vec![None; positions.len()])
     }
@@ -232,8 +237,9 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
         None
     }
 
-    /// Called by the bus when the server accepts connections again after an outage. A store that retries with increasing delays
-    /// may retry at once. Must not block.
+    /// Notifies the store that the server accepts connections again after an outage.
+    ///
+    /// The bus calls this method. A store that retries with increasing delays may retry at once. Must not block.
     ///
     /// The default does nothing.
     fn on_reconnect(&self) {}

@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use crate::event::StreamEvent;
 
-/// Identifies a stored event. Never reused, not even for an event that gets the same sequence number in the same stream after a
-/// failover or a restored backup.
+/// The ID of a stored event. It is never reused, not even for an event that gets the same sequence number in the same stream
+/// after a failover or a restored backup.
 ///
 /// ```
 /// use doorbell::store::EventId;
@@ -32,8 +32,8 @@ impl fmt::Display for EventId {
     }
 }
 
-/// A stored event that this build cannot decode, because a newer build or a manual SQL statement has written it. It stays in the
-/// stream.
+/// The reason why this build cannot decode a stored event, written by a newer build or a manual SQL statement. The event stays in
+/// the stream.
 ///
 /// ```
 /// let unreadable = doorbell::store::Undecodable { reason: "missing field `kind`".to_owned() };
@@ -46,7 +46,7 @@ pub struct Undecodable {
     pub reason: String,
 }
 
-/// An event in a stream, with what the store has assigned to it.
+/// An event in a stream, with the number, ID and time that the store has assigned to it.
 ///
 /// ```
 /// use doorbell::bus::{FleetEvent, StreamEvent};
@@ -61,7 +61,7 @@ pub struct Record<E> {
     pub seq: u64,
     /// The event's ID, if the store assigns one.
     pub id: Option<EventId>,
-    /// When the event was appended, by the store's clock, if the store records it.
+    /// The time when the event was appended, by the store's clock, if the store records it.
     pub appended_at: Option<SystemTime>,
     /// The event with its number, or the reason why it cannot be decoded.
     pub event: Result<E, Undecodable>,
@@ -91,10 +91,10 @@ impl<E: StreamEvent> Record<E> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Page<E> {
-    /// The records in ascending order, without gaps, starting with the lowest number above both `after` and `low_water`. Fewer
-    /// records than the limit mean that the end of the stream was reached.
+    /// The records in ascending order, without gaps, starting with the lowest number above both `after` and `low_water`. If there
+    /// are fewer records than the limit, the end of the stream was reached.
     pub records: Vec<Record<E>>,
-    /// The stream's low-water mark: retention has removed the events up to this number. 0 if no event was removed.
+    /// The stream's low-water mark: retention has removed the events up to this number. It is 0 if no event was removed.
     pub low_water: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Accounts of what a subscriber received: everything, once, in order, apart from what was announced as missing.
+//! Checks that a subscriber received everything once and in order, apart from items announced as missing.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Serialize};
 
-/// An account describes this many differences and counts the rest.
+/// The number of differences that an account describes; it counts the rest.
 const DESCRIBED: usize = 5;
 
 /// Whether numbers may be missing without an announcement.
@@ -18,11 +18,11 @@ pub enum Holes {
     /// A hole is a difference.
     #[default]
     Forbidden,
-    /// A hole is counted only, as where a sequence number is void, or where one of several publishers is followed.
+    /// A hole is only counted, as where sequence numbers may be void, or where one of several publishers is followed.
     Allowed,
 }
 
-/// How many numbers of each kind a [`Sequence`] has seen.
+/// The counts of a [`Sequence`], by what happened to each number.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Counts {
@@ -43,7 +43,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Everything that moved the sequence on.
+    /// Returns the count of everything that advanced the sequence.
     pub fn accounted(&self) -> u64 {
         self.received + self.skipped + self.gaps + self.missing
     }
@@ -111,17 +111,17 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// A sequence that starts with the first number that is recorded.
+    /// Creates a sequence that starts with the first number that is recorded.
     pub fn from_first() -> Self {
         Self::default()
     }
 
-    /// A sequence that starts with the number after this one.
+    /// Creates a sequence that starts with the number after this one.
     pub fn after(number: u64) -> Self {
         Self::at(number + 1)
     }
 
-    /// A sequence that starts with this number.
+    /// Creates a sequence that starts with this number.
     pub fn at(number: u64) -> Self {
         Self {
             span: Some((number, number)),
@@ -150,7 +150,7 @@ impl Sequence {
         self.counts.received += 1;
     }
 
-    /// Records an announcement: the subscriber was too slow for `count` numbers from `first` on.
+    /// Records an announcement that the subscriber was too slow for `count` numbers from `first` on.
     pub fn skipped(&mut self, first: u64, count: u64) {
         if count == 0 {
             self.differ(format!("no number skipped at {first}"));
@@ -161,7 +161,7 @@ impl Sequence {
         }
     }
 
-    /// Records an announcement that does not say where: the subscriber was too slow for the next `count` numbers.
+    /// Records an announcement without a position: the subscriber was too slow for the next `count` numbers.
     pub fn skipped_next(&mut self, count: u64) {
         match &mut self.span {
             Some((_, next)) => *next += count,
@@ -171,7 +171,7 @@ impl Sequence {
         self.counts.lags += 1;
     }
 
-    /// Records an announcement: these numbers are no longer part of the history.
+    /// Records an announcement that these numbers are no longer part of the history.
     pub fn removed(&mut self, numbers: RangeInclusive<u64>) {
         let count = (numbers.end() + 1).saturating_sub(*numbers.start());
         if count == 0 {
@@ -183,7 +183,7 @@ impl Sequence {
         }
     }
 
-    /// The history after `number` was replaced, and continues with `number + 1`. Counts stay.
+    /// Records that the history after `number` was replaced, and continues with `number + 1`. Counts stay.
     pub fn rewound_to(&mut self, number: u64) {
         self.restart_at(number + 1);
     }
@@ -204,7 +204,7 @@ impl Sequence {
         }
     }
 
-    /// Moves on to `first + count`, if `first` is what may come next.
+    /// Advances to `first + count`, if `first` is what may come next.
     fn advance(&mut self, first: u64, count: u64) -> bool {
         if self.span.is_none() && first < self.skipped_before {
             self.differ(format!("{} skipped before {first}", self.skipped_before));
@@ -233,37 +233,37 @@ impl Sequence {
         true
     }
 
-    /// The first number, if known.
+    /// Returns the first number, if known.
     pub fn first(&self) -> Option<u64> {
         self.span.map(|(first, _)| first)
     }
 
-    /// The lowest number that may come next, if known.
+    /// Returns the lowest number that may come next, if known.
     pub fn next(&self) -> Option<u64> {
         self.span.map(|(_, next)| next)
     }
 
-    /// The last number that was received or announced, or the one before the first; 0 if unknown.
+    /// Returns the last number that was received or announced, or the one before the first; 0 if unknown.
     pub fn last(&self) -> u64 {
         self.next().map_or(0, |next| next - 1)
     }
 
-    /// The highest number that was announced as removed; 0 if none was.
+    /// Returns the highest number that was announced as removed; 0 if none was.
     pub fn removed_through(&self) -> u64 {
         self.removed_through
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The first differences, described; empty if there are none.
+    /// Returns descriptions of the first differences; empty if there are none.
     pub fn differences(&self) -> &[String] {
         &self.differences
     }
 
-    /// Fails with the first differences and the counts if there is a difference.
+    /// Panics with the first differences and the counts if there is a difference.
     #[track_caller]
     pub fn assert_sound(&self, what: impl fmt::Display) {
         assert!(self.differences.is_empty(), "{what}: {self}");
@@ -287,13 +287,13 @@ impl fmt::Display for Sequence {
 #[derive(Clone, Default, Debug)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Account<K: Ord> {
-    /// What each stream starts as.
+    /// The initial state of each stream.
     fresh: Sequence,
     streams: BTreeMap<K, Sequence>,
 }
 
 impl<K: Ord> Account<K> {
-    /// An account whose streams all start as `fresh`.
+    /// Creates an account whose streams all start as `fresh`.
     pub fn new(fresh: Sequence) -> Self {
         Self {
             fresh,
@@ -301,7 +301,7 @@ impl<K: Ord> Account<K> {
         }
     }
 
-    /// The stream to record something of.
+    /// Returns a stream, to record an item of it.
     pub fn stream<Q: ?Sized + Ord + ToOwned<Owned = K>>(&mut self, key: &Q) -> &mut Sequence
     where
         K: Borrow<Q>,
@@ -313,7 +313,7 @@ impl<K: Ord> Account<K> {
         self.streams.get_mut(key).expect("inserted above")
     }
 
-    /// A stream, if something of it was recorded.
+    /// Returns a stream, if an item of it was recorded.
     pub fn get<Q: ?Sized + Ord>(&self, key: &Q) -> Option<&Sequence>
     where
         K: Borrow<Q>,
@@ -321,7 +321,7 @@ impl<K: Ord> Account<K> {
         self.streams.get(key)
     }
 
-    /// The last number of a stream, as [`Sequence::last`]; 0 if nothing of it was recorded.
+    /// Returns the last number of a stream, like [`Sequence::last`]; 0 if nothing of it was recorded.
     pub fn last<Q: ?Sized + Ord>(&self, key: &Q) -> u64
     where
         K: Borrow<Q>,
@@ -329,19 +329,19 @@ impl<K: Ord> Account<K> {
         self.get(key).map_or(0, Sequence::last)
     }
 
-    /// All streams, in the order of their keys.
+    /// Returns all streams, in the order of their keys.
     pub fn streams(&self) -> impl Iterator<Item = (&K, &Sequence)> {
         self.streams.iter()
     }
 
-    /// The counts of all streams together.
+    /// Returns the counts of all streams together.
     pub fn counts(&self) -> Counts {
         self.streams
             .values()
             .fold(Counts::default(), |sum, stream| sum.add(&stream.counts))
     }
 
-    /// Fails with a report of every stream that has a difference.
+    /// Panics with a report of every stream that has a difference.
     #[track_caller]
     pub fn assert_sound(&self, what: impl fmt::Display)
     where

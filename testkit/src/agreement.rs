@@ -1,19 +1,19 @@
-//! Agreement among subscribers on what each sequence number carries.
+//! Checks that subscribers agree on what each sequence number carries.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What each sequence number of a channel carries, as first recorded; every later record must be the same.
+/// The value that each sequence number of a channel carries, as first recorded. Every later record must be the same.
 #[derive(Debug)]
 pub struct Agreement {
     first_seq: u64,
     seen: Box<[AtomicU64]>,
 }
 
-/// A number that never got a value.
+/// Marks a number that never got a value.
 const VOID: u64 = u64::MAX;
 
 impl Agreement {
-    /// For `seqs` sequence numbers from `first_seq` on.
+    /// Creates a record of `seqs` sequence numbers from `first_seq` on.
     pub fn new(first_seq: u64, seqs: usize) -> Self {
         Self {
             first_seq,

@@ -54,14 +54,14 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 }
 
-/// How many allocations `body` makes on this thread. 0 unless [`CountingAllocator`] is the global allocator.
+/// Returns the number of allocations that `body` makes on this thread; 0 unless [`CountingAllocator`] is the global allocator.
 pub fn allocations<R>(body: impl FnOnce() -> R) -> u64 {
     let before = CALLS.get();
     let _result = body();
     CALLS.get() - before
 }
 
-/// Bytes that this thread allocated less those that it freed, whichever thread allocated them.
+/// Returns the bytes that this thread allocated minus those that it freed, whichever thread allocated them.
 pub fn live_bytes() -> i64 {
     BYTES.get()
 }

@@ -1,11 +1,11 @@
-//! What the tests, models and measurements of this repository share. It knows nothing of `doorbell`.
+//! Utilities shared by the tests, models and measurements of this repository. They do not depend on `doorbell`.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`account`] | checks that everything arrives once and in order, per stream |
 //! | [`agreement`] | checks that all subscribers see the same value under each sequence number |
 //! | [`alloc`] | a global allocator that counts |
-//! | [`panics`] | planned panics, and bodies that must panic |
+//! | [`panics`] | planned panics, and closures that must panic |
 //! | [`proxy`] | a proxy in front of a PostgreSQL server that freezes, cuts, delays, refuses and injects (feature `tokio`) |
 //! | [`random`] | seeded random numbers |
 //! | [`sealed`] | values that show when they are torn |

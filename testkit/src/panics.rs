@@ -1,4 +1,4 @@
-//! Planned panics, and bodies that must panic.
+//! Planned panics, and closures that must panic.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,7 +12,7 @@ pub fn planned_panic() -> ! {
     resume_unwind(Box::new(Planned))
 }
 
-/// Runs `body`; `None` if it made a planned panic. Other panics continue.
+/// Runs `body`. Returns `None` if it made a planned panic. Other panics continue.
 pub fn may_panic<R>(body: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => Some(value),
@@ -27,7 +27,7 @@ pub fn must_panic<R>(body: impl FnOnce() -> R) {
     assert!(may_panic(body).is_none(), "no panic");
 }
 
-/// Runs `body`, which must panic with a message, and returns that.
+/// Runs `body`, which must panic with a message, and returns the message.
 #[track_caller]
 pub fn panic_message<R>(body: impl FnOnce() -> R) -> String {
     let panic: Box<dyn Any + Send> = match catch_unwind(AssertUnwindSafe(body)) {

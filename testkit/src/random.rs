@@ -14,10 +14,10 @@ pub fn seed() -> u64 {
 
 /// Draws that tests often need.
 pub trait RngExt {
-    /// True once in `n` draws on average.
+    /// Returns true once in `n` draws on average.
     fn one_in(&mut self, n: u64) -> bool;
 
-    /// True in `percent` of 100 draws on average.
+    /// Returns true in `percent` of 100 draws on average.
     fn percent(&mut self, percent: u64) -> bool;
 
     /// A duration of whole milliseconds.

@@ -1,11 +1,11 @@
-//! Values that identify their publisher and show when they are torn.
+//! Values that identify their publisher and reveal torn reads.
 
 /// A value that carries its publisher and its ordinal among that publisher's values.
 pub trait Identified: Clone + Send + Sync + 'static {
-    /// Value `number` of `publisher`.
+    /// Creates value `number` of `publisher`.
     fn identified(publisher: u64, number: u64) -> Self;
 
-    /// Publisher and number. Panics if the value is damaged.
+    /// Returns publisher and number. Panics if the value is damaged.
     fn identity(&self) -> (u64, u64);
 }
 
@@ -50,7 +50,7 @@ fn seal(publisher: u64, number: u64, word: u64) -> u64 {
 }
 
 impl Sealed {
-    /// Value `number` of `publisher`.
+    /// Creates value `number` of `publisher`.
     pub fn new(publisher: u64, number: u64) -> Self {
         Self {
             publisher,
@@ -59,7 +59,7 @@ impl Sealed {
         }
     }
 
-    /// Publisher and number. Panics if a checksum is wrong.
+    /// Returns publisher and number. Panics if a checksum is wrong.
     #[track_caller]
     pub fn open(&self) -> (u64, u64) {
         assert_eq!(*self, Self::new(self.publisher, self.number), "a torn or stale value");

@@ -1,4 +1,4 @@
-//! Threads: time limits in place of hangs, a minimal executor, joins.
+//! Utilities for threads: time limits in place of hangs, a minimal executor, joins.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::wakers::WakeCounter;
 
-/// How long a test waits for something that must happen before it fails.
+/// The time after which a test that waits for something fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs `body` on its own thread. Fails, instead of hanging, when it does not end.
+/// Runs `body` on its own thread. Panics, instead of hanging, if it does not end.
 #[track_caller]
 pub fn must_end<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, ended) = mpsc::channel();
@@ -31,7 +31,7 @@ pub fn must_end<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) ->
     }
 }
 
-/// Checks `condition` until it holds; for conditions that nothing signals.
+/// Polls `condition` until it holds, for conditions that nothing signals.
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let give_up = Instant::now() + PATIENCE;
@@ -41,7 +41,7 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Drives `future` on this thread. Fails when it waits for longer than [`PATIENCE`].
+/// Drives `future` on this thread. Panics if it waits for longer than [`PATIENCE`].
 #[track_caller]
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);

@@ -1,9 +1,9 @@
-//! Values that show when they leak, are dropped twice, or are read after their drop.
+//! Values that reveal leaks, double drops and reads after a drop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// Counts the [`Tracked`] values that it made.
+/// Counts the [`Tracked`] values that it created.
 #[derive(Debug, Clone, Default)]
 pub struct DropCounter(Arc<Counters>);
 
@@ -15,12 +15,12 @@ struct Counters {
 }
 
 impl DropCounter {
-    /// A counter of nothing yet.
+    /// Creates a counter at zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A new value.
+    /// Creates a value.
     pub fn value(&self, id: u64) -> Tracked {
         self.0.created.fetch_add(1, Ordering::Relaxed);
         self.0.alive.fetch_add(1, Ordering::Relaxed);
@@ -31,12 +31,12 @@ impl DropCounter {
         }
     }
 
-    /// How many were ever made, clones included.
+    /// Returns how many were ever created, including clones.
     pub fn created(&self) -> u64 {
         self.0.created.load(Ordering::Relaxed)
     }
 
-    /// How many were made and not yet dropped.
+    /// Returns how many were created and not yet dropped.
     pub fn alive(&self) -> i64 {
         self.0.alive.load(Ordering::Relaxed)
     }
@@ -51,7 +51,7 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// The identity. Panics when the value is torn, stale or dropped.
+    /// Returns the identity. Panics if the value is torn, stale or dropped.
     #[track_caller]
     pub fn id(&self) -> u64 {
         assert_eq!(*self.complement, !self.id, "a damaged value");

@@ -16,27 +16,27 @@ pub struct WakeCounter {
 }
 
 impl WakeCounter {
-    /// A counter of nothing yet.
+    /// Creates a counter at zero.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// A waker that counts here.
+    /// Creates a waker that counts here.
     pub fn waker(self: &Arc<Self>) -> Waker {
         Waker::from(Arc::clone(self))
     }
 
-    /// How many of its wakers exist, clones included. Counts further handles of the counter, too.
+    /// Returns how many of its wakers exist, including clones. Also counts further handles of the counter.
     pub fn wakers(self: &Arc<Self>) -> usize {
         Arc::strong_count(self) - 1
     }
 
-    /// How often its wakers were woken.
+    /// Returns how often its wakers were woken.
     pub fn wakes(&self) -> u64 {
         *self.wakes.lock().unwrap()
     }
 
-    /// Waits for more than `seen` wake-ups and returns how many there were. Fails after [`PATIENCE`].
+    /// Waits for more than `seen` wake-ups and returns how many there were. Panics after [`PATIENCE`].
     #[track_caller]
     pub fn wait_beyond(&self, seen: u64) -> u64 {
         let give_up = Instant::now() + PATIENCE;
@@ -61,7 +61,7 @@ impl Wake for WakeCounter {
     }
 }
 
-/// A waker that calls `on_wake` when it is woken and `on_drop` when its last clone is dropped.
+/// Creates a waker that calls `on_wake` when it is woken and `on_drop` when its last clone is dropped.
 pub fn callback_waker(on_wake: impl Fn() + Send + Sync + 'static, on_drop: impl Fn() + Send + Sync + 'static) -> Waker {
     Waker::from(Arc::new(Callback { on_wake, on_drop }))
 }
@@ -100,11 +100,11 @@ pub enum PanicsIn {
 
 struct Panicking {
     panics_in: PanicsIn,
-    /// How many handles are left, so that a leak or a double drop shows.
+    /// The number of handles that are left, which reveals a leak or a double drop.
     handles: Arc<AtomicU64>,
 }
 
-/// A waker that makes a planned panic in one of its operations, and the number of its living handles.
+/// Creates a waker that makes a planned panic in one of its operations. Also returns the number of its living handles.
 pub fn panicking_waker(panics_in: PanicsIn) -> (Waker, Arc<AtomicU64>) {
     let handles = Arc::new(AtomicU64::new(1));
     let panicking = Arc::new(Panicking {

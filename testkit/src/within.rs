@@ -1,13 +1,13 @@
-//! Time limits for what a task waits for.
+//! Time limits for tasks that wait.
 
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-/// Far above what any test needs: only a failing test waits this long.
+/// Far more than any test needs, so only a failing test waits this long.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits for what must happen within [`LIMIT`].
+/// Waits for `happens`. Panics if it takes longer than [`LIMIT`].
 pub async fn within<T>(what: &str, happens: impl Future<Output = T>) -> T {
     match timeout(LIMIT, happens).await {
         Ok(happened) => happened,
@@ -15,7 +15,7 @@ pub async fn within<T>(what: &str, happens: impl Future<Output = T>) -> T {
     }
 }
 
-/// Checks `condition` until it holds; for conditions that nothing signals.
+/// Polls `condition` until it holds, for conditions that nothing signals.
 pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     within(what, async {
         while !condition() {

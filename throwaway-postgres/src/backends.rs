@@ -1,10 +1,10 @@
-//! Faults of single connections.
+//! Injects faults into single connections.
 
 use nix::sys::signal::Signal;
 
 use crate::{Error, Server, processes};
 
-/// Faults of single connections.
+/// Injects faults into single connections.
 ///
 /// A backend is the server's process for one connection; `pg_backend_pid()` returns its process id.
 impl Server {
@@ -12,7 +12,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] if the query fails.
+    /// Returns [`Error::Command`] if the query fails.
     ///
     /// ```
     /// # fn main() -> Result<(), throwaway_postgres::Error> {
@@ -33,7 +33,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::NotABackend`] if it is not a process of this server.
+    /// Returns [`Error::NotABackend`] if it is not a process of this server.
     pub fn terminate_backend(&self, pid: u32) -> Result<(), Error> {
         self.signal_backend(pid, Signal::SIGTERM)
     }
@@ -42,7 +42,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::NotABackend`] if it is not a process of this server.
+    /// Returns [`Error::NotABackend`] if it is not a process of this server.
     pub fn kill_backend(&self, pid: u32) -> Result<(), Error> {
         self.signal_backend(pid, Signal::SIGKILL)
     }
@@ -51,7 +51,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::NotABackend`] if it is not a process of this server.
+    /// Returns [`Error::NotABackend`] if it is not a process of this server.
     pub fn freeze_backend(&self, pid: u32) -> Result<(), Error> {
         self.signal_backend(pid, Signal::SIGSTOP)?;
         processes::freeze(pid);
@@ -62,7 +62,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::NotABackend`] if it is not a process of this server.
+    /// Returns [`Error::NotABackend`] if it is not a process of this server.
     pub fn thaw_backend(&self, pid: u32) -> Result<(), Error> {
         self.signal_backend(pid, Signal::SIGCONT)
     }

@@ -12,7 +12,7 @@ use crate::command::run;
 use crate::os_user::OsUser;
 use crate::shared_dir::SharedDir;
 
-/// The environment variable with the directory of the programs.
+/// The environment variable that names the directory of the programs.
 const VARIABLE: &str = "DOORBELL_PG_BIN";
 /// Debian and its derivatives keep a directory for each major version here.
 const DEBIAN: &str = "/usr/lib/postgresql";
@@ -67,7 +67,7 @@ impl Binaries {
         &self.version
     }
 
-    /// The major version, such as 15 for 15.4.
+    /// Returns the major version, such as 15 for 15.4.
     pub(crate) fn major(&self) -> u32 {
         self.version
             .split_whitespace()
@@ -75,7 +75,7 @@ impl Binaries {
             .unwrap_or(0)
     }
 
-    /// A program of this installation.
+    /// Returns a program of this installation.
     pub(crate) fn program(&self, name: &'static str) -> Result<PathBuf, Error> {
         let path = self.directory.join(name);
         if path.is_file() {
@@ -87,13 +87,13 @@ impl Binaries {
         })
     }
 
-    /// psql of this installation, or any other one: psql works with all server versions.
+    /// Returns psql of this installation, or any other one: psql works with all server versions.
     pub(crate) fn psql(&self) -> Result<PathBuf, Error> {
         self.program("psql").or_else(|_| any_psql())
     }
 }
 
-/// Any installed psql.
+/// Returns any installed psql.
 pub(crate) fn any_psql() -> Result<PathBuf, Error> {
     let searched = installed();
     match searched
@@ -109,7 +109,7 @@ pub(crate) fn any_psql() -> Result<PathBuf, Error> {
     }
 }
 
-/// The directories to search, newest version first.
+/// Returns the directories to search, newest version first.
 fn installed() -> Vec<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(DEBIAN)
         .into_iter()

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{Error, Server};
 
-/// Configures and starts a [`Server`]; from [`Server::builder`].
+/// Configures and starts a [`Server`]. Created by [`Server::builder`].
 ///
 /// ```
 /// use throwaway_postgres::Server;
@@ -37,13 +37,13 @@ pub(crate) struct Certificate {
 }
 
 impl Builder {
-    /// Sets a parameter of `postgresql.conf`. The last value for a name wins; [`Server::set`] can change it later.
+    /// Sets a parameter of `postgresql.conf`. The last value for a name takes effect; [`Server::set`] can change it later.
     pub fn setting(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.settings.push((name.into(), value.to_string()));
         self
     }
 
-    /// Sets the encoding of the databases. Default: `UTF8`. With another one, the default locale is `C`.
+    /// Sets the encoding of the databases. Default: `UTF8`. With any other encoding, the default locale is `C`.
     ///
     /// ```
     /// use throwaway_postgres::Server;
@@ -86,8 +86,8 @@ impl Builder {
         self
     }
 
-    /// Flushes every commit to the disk, like a production server. Default: `fsync` is off, which is faster, and loses data only if
-    /// the machine crashes, not if processes are killed.
+    /// Flushes every commit to the disk, like a production server. Default: `fsync` is off, which is faster and loses data only
+    /// if the machine crashes, not if processes are killed.
     pub fn durable(mut self) -> Self {
         self.durable = true;
         self
@@ -104,8 +104,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::MissingBinary`] without an installation, [`Error::Start`] with the server's log if it does not start, for example
-    /// because of an unknown parameter.
+    /// Returns [`Error::MissingBinary`] without an installation, and [`Error::Start`] with the server's log if it does not start,
+    /// for example because of an unknown parameter.
     pub fn start(self) -> Result<Server, Error> {
         Server::from_builder(self)
     }

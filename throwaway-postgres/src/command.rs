@@ -19,7 +19,7 @@ pub(crate) fn run(command: &mut Command, input: Option<&[u8]>) -> Result<Vec<u8>
     let stdin = child.stdin.take();
     let output = std::thread::scope(|scope| {
         if let (Some(mut stdin), Some(input)) = (stdin, input) {
-            // If the program exits early, its status tells why.
+            // If the program exits early, its status shows why.
             scope.spawn(move || stdin.write_all(input).ok());
         }
         child.wait_with_output()

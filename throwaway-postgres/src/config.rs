@@ -1,4 +1,4 @@
-//! The part of `postgresql.conf` that this crate writes.
+//! Writes this crate's part of `postgresql.conf`.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use crate::os_user::OsUser;
 /// A file next to `postgresql.conf`, which includes it. Settings on the command line would override `ALTER SYSTEM`.
 const FILE: &str = "throwaway.conf";
 
-/// The line to append to `postgresql.conf`.
+/// Returns the line to append to `postgresql.conf`.
 pub(crate) fn include() -> String {
     format!("\ninclude '{FILE}'\n")
 }

@@ -77,8 +77,8 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// The errors of [`Builder::start`](crate::Builder::start). With `DATABASE_URL`: [`Error::UnusableUrl`], [`Error::MissingBinary`]
-    /// without psql, and [`Error::Command`] if psql fails.
+    /// Returns the errors of [`Builder::start`](crate::Builder::start), or, with `DATABASE_URL`, those of
+    /// [`fresh_on`](Self::fresh_on).
     pub fn fresh() -> Result<Self, Error> {
         Self::create_on(Host::find()?)
     }
@@ -87,7 +87,8 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// [`Error::UnusableUrl`], [`Error::MissingBinary`] without psql, [`Error::Command`] if psql fails.
+    /// Returns [`Error::UnusableUrl`] if the URL does not have this form, [`Error::MissingBinary`] without psql, and
+    /// [`Error::Command`] if psql fails.
     ///
     /// ```
     /// use throwaway_postgres::{Database, Server};
@@ -118,14 +119,14 @@ impl Database {
         Ok(Self { name, host })
     }
 
-    /// The URL to connect to.
+    /// Returns the URL to connect to.
     #[must_use]
     pub fn url(&self) -> String {
         // `create_on` has checked it.
         self.host.url(&self.name).unwrap_or_default()
     }
 
-    /// The name of the database.
+    /// Returns the name of the database.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -135,16 +136,16 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] with psql's error.
+    /// Returns [`Error::Command`] with psql's error.
     pub fn psql(&self, sql: &str) -> Result<String, Error> {
         self.host.psql(Some(&self.name), sql)
     }
 
-    /// The server of the database. Other databases of this process share it: do not stop it.
+    /// Returns the server of the database. Other databases of this process share it, so do not stop it.
     ///
     /// # Errors
     ///
-    /// [`Error::NotOurs`] if `DATABASE_URL` or the caller names the server.
+    /// Returns [`Error::NotOurs`] if `DATABASE_URL` or the caller names the server.
     pub fn server(&self) -> Result<&'static Server, Error> {
         match &self.host {
             Host::Shared(server) => Ok(server),

@@ -1,17 +1,17 @@
-//! Dump and restore.
+//! Dumps and restores databases.
 
 use std::path::Path;
 
 use crate::command::run;
 use crate::{Error, Server};
 
-/// Dump and restore.
+/// Dumps and restores databases.
 impl Server {
     /// Returns a database's schema and data, as SQL from pg_dump.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingBinary`] without a pg_dump of this version, [`Error::Command`] with its error.
+    /// Returns [`Error::MissingBinary`] without a pg_dump of this version, and [`Error::Command`] with its error.
     ///
     /// ```
     /// use throwaway_postgres::Server;
@@ -35,7 +35,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] with psql's error. The partly restored database stays.
+    /// Returns [`Error::Command`] with psql's error. The partly restored database stays.
     pub fn restore(&self, new_database: &str, dump: &str) -> Result<(), Error> {
         let name = new_database.replace('"', "\"\"");
         self.psql(&format!("CREATE DATABASE \"{name}\" TEMPLATE template0"))?;

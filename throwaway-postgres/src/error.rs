@@ -72,7 +72,7 @@ pub enum Error {
     /// All ports that were tried are in use.
     #[error("no free port on 127.0.0.1 found in {tries} tries")]
     NoPort {
-        /// Number of ports tried.
+        /// The number of ports tried.
         tries: u32,
     },
     /// The server is stopped; start it again first.

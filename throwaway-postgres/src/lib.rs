@@ -36,10 +36,10 @@
 //!
 //! # Blocking
 //!
-//! Every call blocks the calling thread until it is done, typically for 20 to 500 ms. In an async test that needs other tasks to
-//! run meanwhile, use a multi-threaded runtime or `spawn_blocking`. All methods take `&self`, and handles are `Send` and `Sync`.
+//! Every call blocks the calling thread until it is done, typically for 20 to 500 ms. If other tasks of an async test must run
+//! meanwhile, use a multi-threaded runtime or `spawn_blocking`. All methods take `&self`, and handles are `Send` and `Sync`.
 //!
-//! Linux only: it finds processes in `/proc`.
+//! This crate works only on Linux, because it finds processes in `/proc`.
 
 mod backends;
 mod binaries;

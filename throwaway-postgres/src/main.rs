@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // If nobody reads the URL, do not keep the server.
+    // If the URL cannot be written, do not keep the server.
     if writeln!(std::io::stdout(), "{}", server.url()).is_ok() {
         std::io::stdin().read_to_end(&mut Vec::new()).ok();
     }

@@ -40,7 +40,7 @@ impl OsUser {
         self.uid
     }
 
-    /// Whether this is another user than the current one, with other permissions.
+    /// Returns `true` if this is another user than the current one, with other permissions.
     pub(crate) fn is_switched(self) -> bool {
         self.switch_group.is_some()
     }

@@ -12,10 +12,10 @@ use crate::shared_dir::SharedDir;
 use crate::watchdog::WatchedDir;
 use crate::{Error, Server, config, template, url};
 
-/// How long pgbouncer may take to start.
+/// The time that pgbouncer may take to start.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// A pgbouncer, which shares a few connections to the server among its clients. Dropping it stops it.
+/// A pgbouncer process, which shares a few connections to the server among its clients. Dropping it stops it.
 ///
 /// ```
 /// use throwaway_postgres::{Pooler, Server};
@@ -40,7 +40,7 @@ impl Pooler {
     ///
     /// # Errors
     ///
-    /// [`Error::MissingPooler`], or [`Error::Start`] if it does not start.
+    /// Returns [`Error::MissingPooler`] without pgbouncer, and [`Error::Start`] if it does not start.
     pub fn transaction_mode(server: &Server) -> Result<Self, Error> {
         Self::start(server, "transaction")
     }
@@ -49,7 +49,7 @@ impl Pooler {
     ///
     /// # Errors
     ///
-    /// [`Error::MissingPooler`], or [`Error::Start`] if it does not start.
+    /// Returns [`Error::MissingPooler`] without pgbouncer, and [`Error::Start`] if it does not start.
     pub fn session_mode(server: &Server) -> Result<Self, Error> {
         Self::start(server, "session")
     }
@@ -114,19 +114,19 @@ impl Pooler {
         Ok(pooler)
     }
 
-    /// The URL of the database `postgres`.
+    /// Returns the URL of the database `postgres`.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_for("postgres")
     }
 
-    /// The URL of a database.
+    /// Returns the URL of a database.
     #[must_use]
     pub fn url_for(&self, database: &str) -> String {
         url::of(self.port.number, None, database)
     }
 
-    /// The whole log.
+    /// Returns the whole log.
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.dir.path().join("log")).unwrap_or_default()).into_owned()

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use crate::Error;
 use crate::shared_dir::SharedDir;
 
-/// Below Linux's range for outgoing connections: one of those must not take the port of a server that is being restarted.
+/// Below Linux's range for outgoing connections, so that none takes the port of a server that is being restarted.
 const RANGE: std::ops::Range<u16> = 10_000..32_000;
 const TRIES: u32 = 1_000;
 

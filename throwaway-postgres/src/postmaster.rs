@@ -12,11 +12,11 @@ use crate::binaries::Binaries;
 use crate::os_user::OsUser;
 use crate::processes;
 
-/// How long a server may take to start, crash recovery included.
+/// The time that a server may take to start, including crash recovery.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// The polling interval for files and processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// How many lines of the log an error includes.
+/// The number of lines of the log that an error includes.
 const LOG_LINES: usize = 25;
 
 /// The first process of a running server, the parent of all others.
@@ -126,7 +126,7 @@ impl Postmaster {
     }
 }
 
-/// Whether the server with this process id accepts connections, according to the eighth line of its lock file.
+/// Returns `true` if the server with this process id accepts connections, according to the eighth line of its lock file.
 fn is_ready(data: &Path, pid: u32) -> bool {
     let Ok(text) = fs::read_to_string(data.join("postmaster.pid")) else {
         return false;
@@ -135,7 +135,7 @@ fn is_ready(data: &Path, pid: u32) -> bool {
     lines.next() == Some(&pid.to_string()) && lines.nth(6).is_some_and(|status| status.trim() == "ready")
 }
 
-/// The last lines of the server's log.
+/// Returns the last lines of the server's log.
 pub(crate) fn log_end(dir: &Path) -> String {
     let log = fs::read(dir.join("log")).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// How long the kernel may take to suspend a process.
+/// The time that the kernel may take to suspend a process.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Returns the processes whose parent is `pid`.
@@ -36,7 +36,7 @@ pub(crate) fn freeze(pid: u32) {
     }
 }
 
-/// The state and the parent of a process.
+/// Returns the state and the parent of a process.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The preceding name is in parentheses and can contain any character.
@@ -44,7 +44,7 @@ fn stat(pid: u32) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Whether a process runs. A zombie does not.
+/// Returns `true` if a process runs. A zombie does not.
 pub(crate) fn exists(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
 }

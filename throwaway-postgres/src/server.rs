@@ -16,9 +16,9 @@ use crate::shared_dir::SharedDir;
 use crate::watchdog::WatchedDir;
 use crate::{Error, config, template, url};
 
-/// How many ports to try if another program takes the reserved one.
+/// The number of ports to try if another program takes the reserved one.
 const START_TRIES: u32 = 5;
-/// How long a server may take to stop.
+/// The time that a server may take to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 /// A private PostgreSQL server. Dropping it stops it and removes its data.
@@ -63,7 +63,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The errors of [`Builder::start`].
+    /// Returns the same errors as [`Builder::start`].
     pub fn start() -> Result<Self, Error> {
         Self::builder().start()
     }
@@ -113,58 +113,58 @@ impl Server {
         Err(Error::NoPort { tries: START_TRIES })
     }
 
-    /// The URL of the database `postgres`, as the superuser `postgres` over TCP.
+    /// Returns the URL of the database `postgres`, as the superuser `postgres` over TCP.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_for("postgres")
     }
 
-    /// The URL of a database of the server.
+    /// Returns the URL of a database of the server.
     #[must_use]
     pub fn url_for(&self, database: &str) -> String {
         url::of(self.port.number, self.password(), database)
     }
 
-    /// The port on 127.0.0.1. A restart keeps it.
+    /// Returns the port on 127.0.0.1. A restart keeps it.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number
     }
 
-    /// The directory of the Unix socket.
+    /// Returns the directory of the Unix socket.
     #[must_use]
     pub fn socket_directory(&self) -> PathBuf {
         self.dir.path().to_owned()
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     #[must_use]
     pub fn data_directory(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
-    /// The superuser's password, if one is required.
+    /// Returns the superuser's password, if one is required.
     #[must_use]
     pub fn password(&self) -> Option<&str> {
         self.builder.password.as_deref()
     }
 
-    /// The major version, such as 15 for 15.4.
+    /// Returns the major version, such as 15 for 15.4.
     #[must_use]
     pub fn major_version(&self) -> u32 {
         self.binaries.major()
     }
 
-    /// The process id of the server's first process, the parent of all others.
+    /// Returns the process id of the server's first process, the parent of all others.
     ///
     /// # Errors
     ///
-    /// [`Error::NotRunning`] while the server is stopped.
+    /// Returns [`Error::NotRunning`] while the server is stopped.
     pub fn pid(&self) -> Result<u32, Error> {
         self.running().as_ref().map(Postmaster::pid).ok_or(Error::NotRunning)
     }
 
-    /// The server's whole log, since its first start.
+    /// Returns the server's whole log, since its first start.
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.dir.path().join("log")).unwrap_or_default()).into_owned()
@@ -174,7 +174,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] after a minute, for example because a client stays connected. The server keeps stopping.
+    /// Returns [`Error::Timeout`] after a minute, for example because a client stays connected. The server continues to stop.
     pub fn stop(&self, how: Stop) -> Result<(), Error> {
         let mut running = self.running();
         let Some(postmaster) = running.as_mut() else {
@@ -201,7 +201,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Running`] if it is not stopped, [`Error::Start`] if it does not start.
+    /// Returns [`Error::Running`] if it is not stopped, and [`Error::Start`] if it does not start.
     pub fn start_again(&self) -> Result<(), Error> {
         let mut running = self.running();
         if running.is_some() {
@@ -215,18 +215,18 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The errors of [`stop`](Self::stop) and [`start_again`](Self::start_again).
+    /// Returns the errors of [`stop`](Self::stop) and [`start_again`](Self::start_again).
     pub fn restart(&self, how: Stop) -> Result<(), Error> {
         self.stop(how)?;
         self.start_again()
     }
 
-    /// Suspends all processes of the server (`SIGSTOP`), and returns when they are suspended. Connections stay open, without an
-    /// answer.
+    /// Suspends all processes of the server (`SIGSTOP`), and returns when they are suspended. Connections stay open, but get no
+    /// answers.
     ///
     /// # Errors
     ///
-    /// [`Error::NotRunning`] while the server is stopped.
+    /// Returns [`Error::NotRunning`] while the server is stopped.
     pub fn freeze(&self) -> Result<(), Error> {
         self.running().as_mut().map(Postmaster::freeze).ok_or(Error::NotRunning)
     }
@@ -235,7 +235,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::NotRunning`] while the server is stopped.
+    /// Returns [`Error::NotRunning`] while the server is stopped.
     pub fn thaw(&self) -> Result<(), Error> {
         self.running().as_mut().map(Postmaster::thaw).ok_or(Error::NotRunning)
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use crate::os_user::OsUser;
 
-/// Contains templates, copied binaries and port locks.
+/// The shared directory, which contains templates, copied binaries and port locks.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedDir(PathBuf);
 

@@ -1,4 +1,4 @@
-//! Runs SQL.
+//! Runs SQL and changes settings.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::command::run;
 use crate::os_user::OsUser;
 use crate::{Error, Server};
 
-/// How long new settings may take to reach new connections.
+/// The time that new settings may take to reach new connections.
 const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 
 /// SQL and settings.
@@ -18,7 +18,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] with psql's error.
+    /// Returns [`Error::Command`] with psql's error.
     ///
     /// ```
     /// # fn main() -> Result<(), throwaway_postgres::Error> {
@@ -36,17 +36,18 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] with psql's error.
+    /// Returns [`Error::Command`] with psql's error.
     pub fn psql_in(&self, database: &str, sql: &str) -> Result<String, Error> {
         psql(&self.binaries.psql()?, self.os_user, &self.url_for(database), sql)
     }
 
-    /// Changes a parameter of the running server (`ALTER SYSTEM`), and returns when new connections use it. Open connections use it
-    /// once they are idle. A parameter that needs a restart changes at the next one.
+    /// Changes a parameter of the running server (`ALTER SYSTEM`), and returns when new connections use it.
+    ///
+    /// Open connections use it once they are idle. A parameter that needs a restart changes at the next one.
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] if the parameter is unknown or the value is invalid.
+    /// Returns [`Error::Command`] if the parameter is unknown or the value is invalid.
     ///
     /// ```
     /// # fn main() -> Result<(), throwaway_postgres::Error> {

@@ -7,7 +7,7 @@ use crate::shared_dir::SharedDir;
 use crate::watchdog::WatchedDir;
 use crate::{Error, Server};
 
-/// How long to wait for a standby to catch up.
+/// The time to wait for a standby to catch up.
 const REPLAY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Streaming replication.
@@ -16,8 +16,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::MissingBinary`] without a pg_basebackup of this version, [`Error::Command`] with its error, and the errors of
-    /// [`Builder::start`](crate::Builder::start).
+    /// Returns [`Error::MissingBinary`] without a pg_basebackup of this version, [`Error::Command`] with its error, and the
+    /// errors of [`Builder::start`](crate::Builder::start).
     ///
     /// ```
     /// use throwaway_postgres::Server;
@@ -64,7 +64,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] after 30 s, for example if the standby has been promoted.
+    /// Returns [`Error::Timeout`] after 30 s, for example if the standby has been promoted.
     pub fn wait_for_standby(&self, standby: &Self) -> Result<(), Error> {
         let position = self.psql("SELECT pg_current_wal_flush_lsn()")?;
         let started = Instant::now();
@@ -80,7 +80,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] if it is not a standby, [`Error::Timeout`] after a minute.
+    /// Returns [`Error::Command`] if it is not a standby, and [`Error::Timeout`] after a minute.
     pub fn promote(&self) -> Result<(), Error> {
         const LIMIT: Duration = Duration::from_secs(60);
         if self.psql("SELECT pg_promote(true, 60)")? == "t" {

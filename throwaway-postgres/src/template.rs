@@ -1,5 +1,5 @@
-//! Initialised data directories, one for each kind of server, from which new ones are copied: `initdb` takes longer than everything
-//! else together.
+//! Keeps an initialised data directory for each kind of server, from which new ones are copied, because `initdb` takes longer
+//! than everything else together.
 
 use std::fs::{self, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};

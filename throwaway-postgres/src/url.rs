@@ -4,13 +4,13 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::template::USER;
 
-/// The URL of a database on 127.0.0.1.
+/// Returns the URL of a database on 127.0.0.1.
 pub(crate) fn of(port: u16, password: Option<&str>, database: &str) -> String {
     let password = password.map_or_else(String::new, |password| format!(":{}", encode(password)));
     format!("postgres://{USER}{password}@127.0.0.1:{port}/{}", encode(database))
 }
 
-/// Replaces the database in a URL; `None` if it is not a `postgres` URL.
+/// Replaces the database in a URL. Returns `None` if it is not a `postgres` URL.
 pub(crate) fn with_database(url: &str, database: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     if !matches!(scheme, "postgres" | "postgresql") {

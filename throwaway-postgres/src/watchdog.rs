@@ -8,8 +8,9 @@ use std::process::{Child, Stdio};
 use crate::Error;
 use crate::os_user::OsUser;
 
-/// Waits for the end of its standard input, which comes with the end of this process at the latest. Then stops every process whose
-/// working directory is inside the directory, and removes it. It runs as the server's user, so it cannot affect other users.
+/// The script of the watchdog. It waits for the end of its standard input, which comes with the end of this process at the
+/// latest. Then it stops every process whose working directory is inside the directory, and removes the directory. It runs as the
+/// server's user, so it cannot affect other users.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 cat >/dev/null

@@ -1,5 +1,5 @@
-//! Streams whose high-water mark is asked for at once, because a subscription reads their history: it must also get events whose
-//! notification has not come.
+//! Streams whose high-water mark is queried at once, because a subscription reads their history and must also get events whose
+//! notification has not arrived.
 
 use parking_lot::Mutex;
 

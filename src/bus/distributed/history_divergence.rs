@@ -1,8 +1,8 @@
-//! Detects that the store's history is not the one that was delivered: after a failover to a standby that had not received all events,
-//! or after a backup was restored.
+//! Detects that the store's history is not the one that was delivered, as after a failover to a standby that had not received all
+//! events, or after a backup was restored.
 //!
-//! A stream is rewound if the store has fewer events than were delivered, or another event in the place of the last delivered one.
-//! Delivery continues after the newest event that both histories have in common.
+//! A stream is *rewound* if the store has fewer events than were delivered, or another event in the place of the last delivered
+//! one. Delivery continues after the newest event that both histories have in common.
 
 use std::sync::Arc;
 
@@ -72,8 +72,8 @@ fn newest_common(remembered: &[(u64, EventId)], stored: &[Option<EventId>]) -> O
         .map(|(&(seq, _), _)| seq)
 }
 
-/// Asks for the ids of last delivered events whose id is unknown: events that this process appended itself, and events from before the
-/// subscriptions started.
+/// Queries the ids of last delivered events whose id is unknown: events that this process appended itself, and events from before
+/// the subscriptions started.
 pub(super) async fn remember_ids<E: StreamEvent>(
     shared: &SharedBus<E>,
     cursors: &[DeliveryCursor],

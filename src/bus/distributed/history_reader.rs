@@ -1,4 +1,5 @@
-//! Reads history for subscriptions that are behind: in tasks of the bus, few at a time, and until the read succeeds.
+//! Reads history for subscriptions that are behind, in tasks of the bus. Few reads run at a time, and each is retried until it
+//! succeeds.
 
 use std::sync::Arc;
 use std::time::Duration;

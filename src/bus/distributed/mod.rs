@@ -1,4 +1,4 @@
-//! The event bus of a cluster: delivers the events of a durable store, and learns of new ones by notifications.
+//! The event bus of a cluster. It delivers the events of a durable store, and learns of new ones from notifications.
 
 mod builder;
 mod head_checks;
@@ -30,21 +30,24 @@ use crate::listen::ListenState;
 pub use crate::store::DEFAULT_CHANNEL;
 use crate::store::{Record, Store, check_stream_key};
 
-/// An event bus for any number of processes. Events are in a durable store; Postgres notifications tell the processes of new ones.
+/// An event bus for any number of processes. Events are kept in a durable store; Postgres notifications report new ones to the
+/// processes.
 ///
 /// One connection per process listens, and one read of the store serves every subscription of the process. Streams without a
-/// subscription are not read. A notification that is lost, by a crash, an outage or a pooler, only delays its event: after each reconnect
-/// and at an interval, the bus sweeps the store for events that no notification has named.
+/// subscription are not read. If a notification is lost because of a crash, an outage or a pooler, its event is only delayed:
+/// after each reconnect, and at an interval, the bus [searches the store](crate::bus#notifications) for events that no
+/// notification has named.
 ///
-/// Handles are cheap to clone. When the last handle is dropped, or [`shutdown`](Self::shutdown) is called, subscriptions end. Only
-/// `shutdown` sends the notifications that are still queued; otherwise the last events reach other processes by their sweeps.
+/// Handles are cheap to clone. When the last handle is dropped, or [`shutdown`](Self::shutdown) is called, subscriptions end.
+/// Only `shutdown` sends the notifications that are still queued; without it, other processes find the last events with their
+/// next sweep.
 ///
 /// # Runtime
 ///
-/// The tasks of the bus run on the tokio runtime from which it is first called, and the bus ends with that runtime. Outside a runtime a
-/// bus can be created with [`new`](Self::new), subscribed to and published on. It connects when it is first called from inside a runtime,
-/// for example by [`start`](Self::start). Subscriptions can be polled on any executor, and so can the bus's async methods once it has
-/// started.
+/// The tasks of the bus run on the tokio runtime from which it is first called, and the bus ends with that runtime. Outside a
+/// runtime, a bus can be created with [`new`](Self::new), subscribed to and published on. It connects when it is first called
+/// from inside a runtime, for example by [`start`](Self::start). Subscriptions can be polled on any executor, and so can the
+/// bus's async methods once it has started.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -104,13 +107,14 @@ impl DistributedBus {
     /// Creates a bus for [`FleetEvent`]s, connects to the server, and returns when the bus listens for notifications.
     ///
     /// Opens one connection for listening and, when the first notification is sent, one for notifications. The store has its own
-    /// connections. For another event type use `DistributedBus::builder(store).url(url).connect()`.
+    /// connections. For another event type, use `DistributedBus::builder(store).url(url).connect()`.
     ///
     /// # Errors
     ///
-    /// [`BusError::Listen`] if the first connection cannot be made, or the server does not acknowledge the LISTEN within 10 s. To retry in
-    /// the background instead, use [`new`](Self::new) or [`DistributedBusBuilder::start`]. This does not query the store; check its tables
-    /// with [`PostgresStore::check_migrated`](crate::store::PostgresStore::check_migrated).
+    /// Returns [`BusError::Listen`] if the first connection cannot be opened, or the server does not acknowledge the LISTEN
+    /// within 10 s. To retry in the background instead, use [`new`](Self::new) or [`DistributedBusBuilder::start`]. This method
+    /// does not query the store; check its tables with
+    /// [`PostgresStore::check_migrated`](crate::store::PostgresStore::check_migrated).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -127,8 +131,9 @@ impl DistributedBus {
         Self::builder(store).url(url).connect().await
     }
 
-    /// Creates a bus for [`FleetEvent`]s that sends notifications through `pool`, and listens on a separate connection with the pool's
-    /// options. Connects in the background.
+    /// Creates a bus for [`FleetEvent`]s that sends notifications through `pool`.
+    ///
+    /// It listens on a separate connection with the pool's options, and connects in the background.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -169,11 +174,12 @@ impl<E: StreamEvent> DistributedBus<E> {
         DistributedBusBuilder::new(store)
     }
 
-    /// Starts the tasks of the bus, unless they run. Every other method does this too when it is called from inside a runtime.
+    /// Starts the tasks of the bus, unless they are running. Every other method also does this if it is called from inside a
+    /// runtime.
     ///
     /// # Errors
     ///
-    /// - [`BusError::NoRuntime`] if this is called from outside a tokio runtime.
+    /// - [`BusError::NoRuntime`] if this method is called from outside a tokio runtime.
     /// - [`BusError::Closed`] if the bus is shut down.
     ///
     /// ```
@@ -205,7 +211,7 @@ impl<E: StreamEvent> DistributedBus<E> {
         listening.await.unwrap_or(Err(BusError::Closed))
     }
 
-    /// Completes with the reason when the first attempt to make the listening connection has failed.
+    /// Completes with the reason when the first attempt to open the listening connection has failed.
     async fn first_failure(&self) -> BusError {
         let Ok(listener) = self.shared.listener() else {
             return std::future::pending().await;
@@ -224,15 +230,18 @@ impl<E: StreamEvent> DistributedBus<E> {
         }
     }
 
-    /// Subscribes like [`subscribe_all`](EventBus::subscribe_all), and returns when the subscription is ready. It delivers every event that
-    /// is committed from then on, and also events that were appended before if their notification comes after.
+    /// Subscribes like [`subscribe_all`](EventBus::subscribe_all), and returns when the subscription is ready.
     ///
-    /// This waits for as long as the store does not answer or lacks its tables; [`health`](Self::health) then reports the reason.
+    /// The subscription delivers every event that is committed from then on. It also delivers events that were appended earlier
+    /// if their notification arrives later.
+    ///
+    /// This method waits for as long as the store does not answer or lacks its tables; [`health`](Self::health) then reports the
+    /// reason.
     ///
     /// # Errors
     ///
-    /// [`BusError::Listen`] if the listening connection cannot be made, or the server does not acknowledge the LISTEN. That is the case on a
-    /// standby and behind a pooler in transaction mode: use `subscribe_all` there, which starts with polling.
+    /// Returns [`BusError::Listen`] if the listening connection cannot be opened, or the server does not acknowledge the LISTEN,
+    /// as on a standby and behind a pooler in transaction mode. There, use `subscribe_all`, which starts with polling.
     ///
     /// ```no_run
     /// # async fn example(bus: doorbell::bus::DistributedBus) -> Result<(), doorbell::bus::BusError> {
@@ -249,8 +258,9 @@ impl<E: StreamEvent> DistributedBus<E> {
         Ok(subscription)
     }
 
-    /// Like [`subscribe`](EventBus::subscribe), but starts after event number `after`: delivers the later events of the store, then live
-    /// events, without a gap and without repetition.
+    /// Subscribes like [`subscribe`](EventBus::subscribe), but starts after event number `after`.
+    ///
+    /// The subscription delivers the later events of the store, then live events, without a gap and without repetition.
     ///
     /// ```no_run
     /// # use doorbell::bus::DistributedBus;
@@ -264,7 +274,7 @@ impl<E: StreamEvent> DistributedBus<E> {
         self.subscribe_with(stream_key, SubscribeOptions::new().after(after))
     }
 
-    /// Like [`subscribe`](EventBus::subscribe), with options.
+    /// Subscribes like [`subscribe`](EventBus::subscribe), with options.
     ///
     /// ```no_run
     /// # use doorbell::bus::{DistributedBus, OnSlow, SubscribeOptions};
@@ -280,7 +290,7 @@ impl<E: StreamEvent> DistributedBus<E> {
         }
     }
 
-    /// Like [`subscribe_all`](EventBus::subscribe_all), with options.
+    /// Subscribes like [`subscribe_all`](EventBus::subscribe_all), with options.
     ///
     /// ```no_run
     /// # use doorbell::bus::{DistributedBus, OnSlow, SubscribeOptions};
@@ -310,8 +320,10 @@ impl<E: StreamEvent> DistributedBus<E> {
         BusSubscription::new(hub, history, attached, options.after, options.on_slow)
     }
 
-    /// Appends an event to the store, delivers it in this process, queues a notification for the others, and returns the event with its
-    /// number. When this returns, the event is durable. Subscriptions of this process get it without a read of the store.
+    /// Appends an event to the store, delivers it in this process, queues a notification for the others, and returns the event
+    /// with its number.
+    ///
+    /// When this method returns, the event is durable. Subscriptions of this process get it without a read of the store.
     ///
     /// # Cancel safety
     ///
@@ -344,12 +356,14 @@ impl<E: StreamEvent> DistributedBus<E> {
         decoded(record)
     }
 
-    /// Appends several events, of one or more streams, and queues one notification per stream. Appends all events or none if the store
-    /// supports it. [`PostgresStore`](crate::store::PostgresStore) does, in one round trip.
+    /// Appends several events, of one or more streams, and queues one notification per stream.
+    ///
+    /// Appends all events or none if the store supports that. [`PostgresStore`](crate::store::PostgresStore) does, in one round
+    /// trip.
     ///
     /// # Errors
     ///
-    /// As for [`append_and_publish`](Self::append_and_publish).
+    /// Returns the same errors as [`append_and_publish`](Self::append_and_publish).
     ///
     /// ```no_run
     /// # use doorbell::bus::{BusError, DistributedBus, FleetEvent};
@@ -446,8 +460,10 @@ impl<E: StreamEvent> DistributedBus<E> {
         self.shared.listener().ok().map(crate::listen::ListenMultiplexer::stats)
     }
 
-    /// Shuts the bus down: sends the queued notifications, for at most 1 s, then ends subscriptions and tasks and closes the bus's
-    /// connections. Other handles of the bus then return [`BusError::Closed`].
+    /// Shuts the bus down.
+    ///
+    /// Sends the queued notifications, for at most 1 s, then ends subscriptions and tasks and closes the bus's connections. Other
+    /// handles of the bus then return [`BusError::Closed`].
     ///
     /// ```no_run
     /// # async fn example(bus: doorbell::bus::DistributedBus) {
@@ -483,7 +499,7 @@ impl<E: StreamEvent> DistributedBus<E> {
     }
 }
 
-/// The event of a record that was just appended.
+/// Returns the event of a record that was just appended.
 fn decoded<E: StreamEvent>(record: Record<E>) -> Result<E, BusError> {
     record
         .event
@@ -491,8 +507,10 @@ fn decoded<E: StreamEvent>(record: Record<E>) -> Result<E, BusError> {
 }
 
 impl<E: StreamEvent> EventBus<E> for DistributedBus<E> {
-    /// Delivers an event that is in the store: reads it for subscriptions of this process, and queues a notification for the others. Takes
-    /// a short lock and never waits; the notification is sent in the background, together with others.
+    /// Delivers an event that is in the store: reads it for subscriptions of this process, and queues a notification for the
+    /// others.
+    ///
+    /// Takes a short lock and never waits; the notification is sent in the background, together with others.
     ///
     /// An event without a number, or with an invalid key, is dropped and counted in [`BusStats::unpersisted`]. To append an event, use
     /// [`append_and_publish`](DistributedBus::append_and_publish).

@@ -1,7 +1,7 @@
-//! Notifications that wait to be sent: one range per stream, bounded, and without making callers wait.
+//! The queue of notifications to be sent. It holds one range per stream, is bounded, and never makes callers wait.
 //!
-//! On an idle bus a notification is sent at once, so the bus is as fast as a bare NOTIFY. What is queued while one is being sent is sent
-//! together afterwards, so a busy bus sends batches.
+//! An idle bus sends a notification at once, so it is as fast as a bare NOTIFY. Notifications that are queued while one is being
+//! sent are sent together afterwards, so a busy bus sends batches.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -47,7 +47,7 @@ impl NotifyQueue {
         }
     }
 
-    /// Completes when something was pushed.
+    /// Completes when a notification has been pushed.
     pub(crate) async fn pushed(&self) {
         self.pushed.notified().await;
     }
@@ -56,12 +56,12 @@ impl NotifyQueue {
         self.pending.lock().is_empty()
     }
 
-    /// Removes everything that is queued.
+    /// Removes and returns everything that is queued.
     pub(crate) fn take(&self) -> Batch {
         Batch(std::mem::take(&mut *self.pending.lock()))
     }
 
-    /// Queues a batch again that could not be sent. It is merged with what was pushed in the meantime.
+    /// Queues a batch that could not be sent again. It is merged with notifications pushed in the meantime.
     pub(crate) fn put_back(&self, batch: Batch) {
         let mut pending = self.pending.lock();
         pending.sweep |= batch.0.sweep;
@@ -72,7 +72,7 @@ impl NotifyQueue {
 }
 
 impl Pending {
-    /// Returns true if nothing was pending before.
+    /// Adds a range. Returns true if nothing was pending before.
     fn add(&mut self, stream_key: &str, seqs: RangeInclusive<u64>, max_streams: usize, counters: &Counters) -> bool {
         if self.sweep {
             counters.notifications_dropped.add(1);

@@ -1,4 +1,5 @@
-//! Reads the events that notifications and sweeps have named: one query for all that is pending, then delivery, then the next query.
+//! Reads the events that notifications and sweeps have named. One query reads everything that is pending; after its events are
+//! delivered, the next query follows.
 
 use std::sync::Arc;
 use std::time::Duration;

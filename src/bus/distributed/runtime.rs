@@ -42,7 +42,8 @@ impl Runtime {
         *self.closing.borrow()
     }
 
-    /// Runs a task until it ends or the bus is closed, and drops it if the runtime has shut down. Returns false if the bus has no runtime.
+    /// Runs a task until it ends or the bus is closed. Drops the task if the runtime has shut down. Returns false if the bus has
+    /// no runtime.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
         let Some(handle) = self.handle.get() else { return false };
         let mut closing = self.closing.subscribe();
@@ -63,8 +64,8 @@ impl Runtime {
         true
     }
 
-    /// Runs a future that needs tokio: in the caller's task if that is inside a runtime, otherwise on the runtime of the bus. `None` if the
-    /// bus has no runtime, or it shuts down first.
+    /// Runs a future that needs tokio, in the caller's task if that is inside a runtime, otherwise on the runtime of the bus.
+    /// Returns `None` if the bus has no runtime, or it shuts down first.
     pub(super) async fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
         if Handle::try_current().is_ok() {
             return Some(future.await);
@@ -72,7 +73,7 @@ impl Runtime {
         self.handle.get()?.spawn(future).await.ok()
     }
 
-    /// Completes when all tasks have ended, which they do soon after [`close`](Self::close).
+    /// Completes when all tasks have ended, soon after [`close`](Self::close).
     pub(super) async fn ended(&self) {
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {

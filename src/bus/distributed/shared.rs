@@ -32,7 +32,7 @@ pub(super) struct Settings {
     pub(super) streams_per_read: usize,
 }
 
-/// How long pending deliveries and notifications may hold up the end of the bus.
+/// The longest time that pending deliveries and notifications may delay the end of the bus.
 pub(super) const LAST_WORK: Duration = Duration::from_secs(1);
 
 pub(super) struct SharedBus<E: StreamEvent> {
@@ -41,9 +41,9 @@ pub(super) struct SharedBus<E: StreamEvent> {
     pub(super) store: Arc<dyn Store<E>>,
     pub(super) counters: Arc<Counters>,
     pub(super) settings: Settings,
-    /// The pool for notifications. Without one they are sent over the listening connection.
+    /// The pool for notifications. Without one, they are sent over the listening connection.
     pub(super) notify_pool: OnceLock<WarmPool>,
-    /// The URL for which the pool is made when the bus starts.
+    /// The URL for which the pool is created when the bus starts.
     pub(super) notify_url: Option<String>,
     pub(super) runtime: Arc<Runtime>,
     pub(super) notify_queue: NotifyQueue,
@@ -59,7 +59,7 @@ pub(super) struct SharedBus<E: StreamEvent> {
 }
 
 impl<E: StreamEvent> SharedBus<E> {
-    /// Starts the tasks of the bus, on the first call from inside a tokio runtime. They run when this returns `Ok`.
+    /// Starts the tasks of the bus, on the first call from inside a tokio runtime. They are running when this returns `Ok`.
     pub(super) fn start(self: &Arc<Self>) -> Result<(), BusError> {
         if self.listener.get().is_some() {
             return Ok(());
@@ -102,12 +102,12 @@ impl<E: StreamEvent> SharedBus<E> {
         }
     }
 
-    /// Whether notifications are received, as far as is known.
+    /// Returns `true` if notifications are received, as far as is known.
     pub(super) fn is_listening(&self) -> bool {
         self.listener().is_ok_and(|listener| listener.health().is_listening())
     }
 
-    /// Completes when every event that was named so far is delivered, and after [`LAST_WORK`] at the latest.
+    /// Completes when every event that was named so far is delivered, or after [`LAST_WORK`] at the latest.
     pub(super) async fn deliver_pending(&self) {
         let delivered = async {
             loop {

@@ -1,4 +1,4 @@
-//! Gives new subscriptions their start: the store's high-water marks, asked for after the server has acknowledged the LISTEN.
+//! Starts new subscriptions at the store's high-water marks, which are queried after the server has acknowledged the LISTEN.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::listen::ListenState;
 use crate::pg::backoff::Retry;
 use crate::store::StoreError;
 
-/// How long subscriptions wait for the first answer of the listening connection. Afterwards they start without it.
+/// How long subscriptions wait for the first answer of the listening connection before they start without it.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum number of streams in one query.

@@ -11,11 +11,11 @@ use super::{Hub, RingItem};
 use crate::bus::BusError;
 use crate::ring::{Builder, OnLag, Publisher, Subscriber};
 
-/// What a new subscription gets from the hub.
+/// The hub's part of a new subscription.
 pub(crate) struct Attached<E: Send + Sync + 'static> {
     pub(crate) feed: Subscriber<RingItem<E>>,
     pub(crate) start: StartSignal,
-    /// The stream. None for a subscription to all.
+    /// The stream, or `None` for a subscription to all.
     pub(crate) stream: Option<StreamRef>,
     /// The number of the last rewind before the subscription.
     pub(crate) last_rewind: u64,
@@ -24,12 +24,12 @@ pub(crate) struct Attached<E: Send + Sync + 'static> {
 }
 
 impl<E: Send + Sync + 'static> Hub<E> {
-    /// Adds a subscription to one stream. It has its start when the store's high-water mark is known, or at once if the stream
-    /// has subscriptions that have started.
+    /// Adds a subscription to one stream. It starts when the store's high-water mark is known, or at once if the stream has
+    /// subscriptions that have started.
     ///
     /// # Errors
     ///
-    /// The hub is closed.
+    /// Returns [`BusError::Closed`] if the hub is closed.
     pub(crate) fn attach_one(&self, key: &str) -> Result<Attached<E>, BusError> {
         let mut table = self.table.lock();
         if table.closed {
@@ -85,7 +85,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
     ///
     /// # Errors
     ///
-    /// The hub is closed.
+    /// Returns [`BusError::Closed`] if the hub is closed.
     pub(crate) fn attach_all(&self) -> Result<Attached<E>, BusError> {
         let mut table = self.table.lock();
         if table.closed {
@@ -145,7 +145,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
     }
 }
 
-/// Subscribes to a feed, which is created for its first subscription.
+/// Subscribes to a feed, and creates the feed for its first subscription.
 fn subscribe<E: Send + Sync + 'static>(
     capacity: usize,
     feed: &mut Option<Publisher<RingItem<E>>>,

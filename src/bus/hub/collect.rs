@@ -5,7 +5,7 @@ use super::start_signal::StartSignal;
 use crate::bus::BusError;
 
 impl<E: Send + Sync + 'static> Hub<E> {
-    /// [Collects](Self::collect) if the table has doubled since the last time. For a bus without a timer.
+    /// [Collects](Self::collect) if the table has doubled since the last collection. For a bus without a timer.
     pub(crate) fn collect_if_grown(&self) {
         let mut table = self.table.lock();
         if table.by_key.len() < table.collect_at {
@@ -17,8 +17,9 @@ impl<E: Send + Sync + 'static> Hub<E> {
         table.collect_at = 2 * table.by_key.len().max(32);
     }
 
-    /// Removes streams that have no subscriptions. Not done when the last subscription leaves, since many callers subscribe again
-    /// soon. Returns true if there are no subscriptions to all streams: the next one needs a new baseline.
+    /// Removes streams that have no subscriptions. This is not done when the last subscription is dropped, since many callers
+    /// subscribe again soon. Returns true if there are no subscriptions to all streams, in which case the next one needs a new
+    /// baseline.
     pub(crate) fn collect(&self) -> bool {
         let mut table = self.table.lock();
         if table.all.subscriptions > 0 {

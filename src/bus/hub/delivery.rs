@@ -1,4 +1,4 @@
-//! From the store to the rings: what to read, and which of the records are delivered.
+//! Decides what to read from the store, and which of the records are delivered to the rings.
 
 use std::sync::Arc;
 
@@ -24,21 +24,21 @@ pub(super) enum Target {
         slot: StreamSlot,
         version: u64,
     },
-    /// The stream is not in the table. Only the store can tell whether it exists.
+    /// The stream is not in the table. Only the store can determine whether it exists.
     Unverified,
 }
 
 /// The result of a delivery.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Delivered {
-    /// Events that were delivered.
+    /// The number of events that were delivered.
     pub(crate) events: u64,
     /// 1 if a notification named an event that the store does not have, else 0.
     pub(crate) unfounded: u64,
 }
 
 impl<E: StreamEvent> Hub<E> {
-    /// The next reads, of at most `max` streams. The caller [delivers](Self::deliver) their pages, or puts them back.
+    /// Takes the next reads, of at most `max` streams. The caller [delivers](Self::deliver) their pages, or puts the reads back.
     pub(crate) fn take_reads(&self, max: usize) -> Vec<PendingRead> {
         let mut table = self.table.lock();
         let table = &mut *table;
@@ -135,7 +135,8 @@ impl<E: StreamEvent> Hub<E> {
     }
 
     /// Enqueues an event that this process has appended itself. If it is the next of a stream that has subscriptions, the next
-    /// [`flush`](Self::flush) delivers it, and this returns true. Otherwise it is read from the store like any other.
+    /// [`flush`](Self::flush) delivers it, and this method returns true. Otherwise, the event is read from the store like any
+    /// other.
     pub(crate) fn enqueue(&self, key: &str, record: &Record<E>) -> bool {
         let seq = record.seq;
         let mut table = self.table.lock();
@@ -164,7 +165,7 @@ impl<E: StreamEvent> Hub<E> {
         true
     }
 
-    /// Publishes what is [enqueued](Self::enqueue).
+    /// Publishes the [enqueued](Self::enqueue) events.
     pub(crate) fn flush(&self) {
         self.publish_queue.flush();
     }
@@ -183,7 +184,7 @@ impl<E: StreamEvent> Hub<E> {
     }
 }
 
-/// Accepts a record if it is the next of its stream. This is the only place where an event gets into a ring.
+/// Accepts a record if it is the next of its stream. This is the only place where an event enters a ring.
 fn accept_next<E: StreamEvent>(
     stream: &mut Stream<E>,
     slot: StreamSlot,

@@ -1,7 +1,7 @@
 //! Counts the events in a section of the ring of all streams.
 //!
-//! Nearly every item is one event. The others are recorded here while the ring holds them, so that a subscription that lagged can
-//! report how many events it missed.
+//! Nearly every item is one event. The other items are recorded here while the ring holds them, so that a subscription that
+//! lagged can report how many events it missed.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,15 @@ use super::RingItem;
 pub(super) struct LagAccounting {
     /// The position of the next item.
     next: u64,
-    /// Events minus items, over the ring's whole life. Usually negative, since most such items stand for no event.
+    /// The number of events minus the number of items, over the ring's whole life. It is usually negative, since most of the
+    /// recorded items stand for no event.
     surplus: i64,
     /// The position and the surplus of such items that the ring may still hold.
     recent: VecDeque<(u64, i64)>,
 }
 
 impl LagAccounting {
-    /// For a ring whose next item gets position `next`.
+    /// Creates the accounting for a ring whose next item gets position `next`.
     pub(super) fn starting_at(next: u64) -> Self {
         Self {
             next,
@@ -27,7 +28,7 @@ impl LagAccounting {
         }
     }
 
-    /// Records items that are about to be published. The ring holds nothing before `oldest` any more.
+    /// Records items that are about to be published. The ring no longer holds anything before `oldest`.
     pub(super) fn record<E>(&mut self, items: &[RingItem<E>], oldest: u64) {
         for (position, item) in (self.next..).zip(items) {
             let surplus = item.events().cast_signed() - 1;
@@ -42,7 +43,8 @@ impl LagAccounting {
         }
     }
 
-    /// Events minus items before a position. Includes items that the ring no longer holds, wherever they were.
+    /// Returns the number of events minus the number of items before a position. Includes items that the ring no longer holds,
+    /// wherever they were.
     pub(super) fn surplus_before(&self, position: u64) -> i64 {
         let from_there = self.recent.iter().rev().take_while(|&&(at, _)| at >= position);
         self.surplus - from_there.map(|&(_, surplus)| surplus).sum::<i64>()

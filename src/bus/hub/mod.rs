@@ -3,7 +3,7 @@
 //! subscriptions.
 //!
 //! The bus's reader asks the hub what to read ([`Hub::take_reads`]), reads it from the store, and passes the result back
-//! ([`Hub::deliver`]). The hub accepts an event only if it is the next of its stream. So events from notifications, sweeps and
+//! ([`Hub::deliver`]). The hub accepts an event only if it is the next of its stream. Thus events from notifications, sweeps and
 //! local appends are delivered once and in order, however often and in whatever order they arrive.
 
 mod attach;
@@ -47,14 +47,14 @@ pub(crate) use stream_table::UNSET;
 #[cfg(feature = "postgres")]
 pub(crate) use sweep::DeliveryCursor;
 
-/// Bounds of the hub.
+/// The bounds of the hub.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HubSettings {
-    /// Events that the ring of one stream holds for its subscriptions.
+    /// The number of events that the ring of one stream holds for its subscriptions.
     pub(crate) stream_capacity: usize,
-    /// Events that the ring for the subscriptions to all streams holds.
+    /// The number of events that the ring for the subscriptions to all streams holds.
     pub(crate) all_capacity: usize,
-    /// Unknown streams whose notifications may wait for a read. Beyond that the hub requests a sweep.
+    /// The maximum number of unknown streams whose notifications may wait for a read. Beyond that, the hub requests a sweep.
     pub(crate) pending_streams: usize,
 }
 
@@ -78,14 +78,14 @@ impl<E: Send + Sync + 'static> Hub<E> {
         }
     }
 
-    /// The number of subscriptions.
+    /// Returns the number of subscriptions.
     pub(crate) fn subscriptions(&self) -> usize {
         let table = self.table.lock();
         let streams = table.streams.iter().flatten();
         table.all.subscriptions + streams.map(|stream| stream.subscriptions).sum::<usize>()
     }
 
-    /// The number of streams in the table.
+    /// Returns the number of streams in the table.
     pub(crate) fn streams(&self) -> usize {
         self.table.lock().by_key.len()
     }

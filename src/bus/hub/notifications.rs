@@ -1,7 +1,7 @@
-//! What a notification may cause.
+//! Handles notifications.
 //!
-//! Every client of the database can send notifications, so a notification only causes a read, and only what the store returns is
-//! delivered. A stream never has more than one read at a time.
+//! Every client of the database can send notifications, so a notification only causes a read, and only events that the store
+//! returns are delivered. A stream never has more than one read at a time.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::stream::StreamSlot;
 use super::stream_table::{Baseline, StreamTable};
 use super::{Hub, StreamNoticeKind};
 
-/// What a notification caused.
+/// The effect of a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotificationOutcome {
     /// Its events will be read.
@@ -92,9 +92,9 @@ impl<E: Send + Sync + 'static> Hub<E> {
         NotificationOutcome::WillRead
     }
 
-    /// Handles a notification for number `first`, at or below the cursor. A subscription that has started since the last
-    /// delivery has not had that event. Its appender may have sent the notification after the subscription was ready, so the
-    /// event is delivered.
+    /// Handles a notification for number `first`, at or below the cursor. A subscription that has started since the last delivery
+    /// has not received that event, although its appender may have sent the notification after the subscription was ready.
+    /// Therefore the event is delivered to it.
     pub(super) fn lower(&self, table: &mut StreamTable<E>, slot: StreamSlot, first: u64) {
         let all_started_at = if table.all.subscriptions > 0 {
             table.all.started_at

@@ -6,14 +6,14 @@ use super::stream::StreamSlot;
 use crate::bus::StreamEvent;
 
 impl<E: StreamEvent> Hub<E> {
-    /// Whether events that were named still have to be read for a subscription, or for one that is about to start.
+    /// Returns `true` if events that were named still have to be read for a subscription, or for one that is about to start.
     pub(crate) fn has_pending_reads(&self) -> bool {
         let table = self.table.lock();
         let unstarted = |&slot: &StreamSlot| table.stream(slot).first_notified.is_some();
         !table.queue.is_empty() || !table.unverified.is_empty() || table.unstarted.iter().any(unstarted)
     }
 
-    /// Schedules reads again that the store did not answer.
+    /// Reschedules reads that the store did not answer.
     pub(crate) fn put_back(&self, reads: Vec<PendingRead>) {
         let mut table = self.table.lock();
         for PendingRead {

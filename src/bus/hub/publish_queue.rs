@@ -1,8 +1,8 @@
 //! Items that wait to be published to the rings.
 //!
-//! Publishing wakes subscribers, and a waker is foreign code that may call the bus. So nothing is published while the table is
-//! locked. Items are queued in order under that lock, and published after it is released by the first thread that finds the queue
-//! free. Other threads leave their items to it.
+//! Publishing wakes subscribers, and a waker is foreign code that may call the bus. Therefore nothing is published while the
+//! table is locked. Items are queued in order under that lock. After it is released, the first thread that finds no other thread
+//! publishing publishes the items of all threads.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::RingItem;
 use crate::ring::Publisher;
 
-/// Items, and the rings that they go to.
+/// Items, and the rings to which they are published.
 pub(super) struct QueuedItems<E: Send + Sync + 'static> {
     pub(super) feeds: [Option<Publisher<RingItem<E>>>; 2],
     pub(super) items: Vec<RingItem<E>>,

@@ -1,10 +1,10 @@
-//! The ids of a stream's last delivered events. A replaced history is recognized by them.
+//! The ids of a stream's last delivered events, by which a replaced history is recognized.
 
 use std::collections::VecDeque;
 
 use crate::store::EventId;
 
-/// Ids that a stream remembers. The point where two histories part is found exactly if it lies within these.
+/// The number of ids that a stream remembers. The point where two histories diverge is found exactly if it lies within these.
 const REMEMBERED: usize = 64;
 
 /// Numbers and ids, the oldest first.

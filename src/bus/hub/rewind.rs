@@ -6,7 +6,7 @@ use super::{Era, Hub, PastRewind, StreamNoticeKind};
 use crate::bus::StreamEvent;
 use crate::store::EventId;
 
-/// Rewinds that the hub remembers.
+/// The number of rewinds that the hub remembers.
 const REMEMBERED: usize = 10_000;
 
 impl<E: StreamEvent> Hub<E> {
@@ -17,14 +17,14 @@ impl<E: StreamEvent> Hub<E> {
         }
     }
 
-    /// The remembered numbers and ids of a stream, the oldest first.
+    /// Returns the remembered numbers and ids of a stream, the oldest first.
     pub(crate) fn recent_ids(&self, stream: &StreamRef) -> Vec<(u64, EventId)> {
         let mut table = self.table.lock();
         let stream = table.current(stream.slot, stream.version);
         stream.map_or_else(Vec::new, |stream| stream.recent_ids.0.iter().copied().collect())
     }
 
-    /// The store's history of a stream is another one, which reaches up to `high_water`: delivery continues after
+    /// Replaces the history of a stream by another one, which reaches up to `high_water`. Delivery continues after
     /// `resume_after`.
     pub(crate) fn rewind(&self, reference: &StreamRef, resume_after: u64, exact: bool, high_water: u64) {
         let mut table = self.table.lock();
@@ -59,7 +59,7 @@ impl<E: StreamEvent> Hub<E> {
 }
 
 impl RecentIds {
-    /// The id of number `seq`, if it is remembered.
+    /// Returns the id of number `seq`, if it is remembered.
     pub(super) fn get(&self, seq: u64) -> Option<EventId> {
         let at = self.0.binary_search_by_key(&seq, |&(seq, _)| seq).ok()?;
         Some(self.0[at].1)

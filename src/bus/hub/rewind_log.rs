@@ -14,7 +14,7 @@ pub(crate) struct PastRewind {
 }
 
 impl<E: Send + Sync + 'static> Hub<E> {
-    /// The rewinds after number `seen`, of one stream or of all.
+    /// Returns the rewinds after number `seen`, of one stream or of all.
     pub(crate) fn rewinds_after(&self, seen: u64, slot: Option<StreamSlot>) -> Vec<PastRewind> {
         let table = self.table.lock();
         let is_relevant = |rewind: &&PastRewind| rewind.number > seen && slot.is_none_or(|slot| slot == rewind.slot);

@@ -41,7 +41,7 @@ impl<E> Clone for RingItem<E> {
 }
 
 impl<E> RingItem<E> {
-    /// The number of events that the item stands for.
+    /// Returns the number of events that the item stands for.
     pub(crate) fn events(&self) -> u64 {
         match self {
             Self::Event { .. } => 1,
@@ -64,13 +64,13 @@ pub(crate) struct StreamNotice {
 pub(crate) enum StreamNoticeKind {
     /// Takes the place of an event that cannot be decoded.
     Undecodable { seq: u64, reason: Arc<str> },
-    /// Events above `after`, up to `through`, are gone from the store.
+    /// Events above `after`, up to `through`, have been removed from the store.
     Trimmed { after: u64, through: u64 },
     /// The stream's history was replaced.
     Rewound(PastRewind),
     /// A notification named an event at or before the start of a subscription. Subscriptions that have delivered nothing yet
-    /// start after `to` instead. `delivered` is how far the stream was delivered: a subscriber that has lagged may find nothing
-    /// but such notices in the ring.
+    /// start after `to` instead. `delivered` is the number up to which the stream was delivered, because a subscriber that has
+    /// lagged may find nothing but such notices in the ring.
     Lowered { to: u64, delivered: u64 },
 }
 

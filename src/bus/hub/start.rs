@@ -1,4 +1,4 @@
-//! Gives subscriptions their start, from what the store held when it was asked.
+//! Determines where subscriptions start, from what the store held when it was queried.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::stream::{StreamRef, StreamSlot};
 use super::stream_table::{Baseline, StreamTable};
 
 impl<E: Send + Sync + 'static> Hub<E> {
-    /// Streams whose subscriptions wait for the store's high-water mark, at most `max`.
+    /// Returns at most `max` streams whose subscriptions wait for the store's high-water mark.
     pub(crate) fn unstarted(&self, max: usize) -> Vec<StreamRef> {
         let table = self.table.lock();
         let slots = table.unstarted.iter().take(max);
@@ -56,20 +56,20 @@ impl<E: Send + Sync + 'static> Hub<E> {
         }
     }
 
-    /// The caller must not hold the table's lock: this calls wakers.
+    /// Signals subscriptions their start. The caller must not hold the table's lock, because this calls wakers.
     fn signal(&self, started: Vec<(StartSignal, StartPosition)>) {
         StartSignal::set_all(started.into_iter().map(|(signal, start)| (signal, Ok(start))));
         self.publish_queue.flush();
     }
 
-    /// Whether subscriptions to all streams wait for a baseline.
+    /// Returns `true` if subscriptions to all streams wait for a baseline.
     pub(crate) fn needs_baseline(&self) -> bool {
         let table = self.table.lock();
         table.all.subscriptions > 0 && matches!(table.all.baseline, Baseline::Missing)
     }
 
-    /// Sets the baseline, at which subscriptions to all streams start: the high-water marks of all streams, or `None` if the
-    /// store cannot list its streams.
+    /// Sets the baseline, at which subscriptions to all streams start. It consists of the high-water marks of all streams, or is
+    /// `None` if the store cannot list its streams.
     pub(crate) fn set_baseline(&self, listing: Option<HashMap<Arc<str>, u64>>) {
         let mut table = self.table.lock();
         if !matches!(table.all.baseline, Baseline::Missing) {

@@ -1,4 +1,4 @@
-//! Tells a subscription where it starts.
+//! Signals to a subscription where it starts.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,7 +9,7 @@ use tokio::sync::SetOnce;
 
 use crate::bus::BusError;
 
-/// Where a subscription starts.
+/// The position at which a subscription starts.
 #[derive(Clone, Debug)]
 pub(crate) enum StartPosition {
     /// After this number of its stream.
@@ -18,8 +18,8 @@ pub(crate) enum StartPosition {
     All(Arc<[u64]>),
 }
 
-/// Set once: to a subscription's start, or to the error that ended the subscription before it had one. Each subscription has
-/// its own signal.
+/// A signal that is set once, to a subscription's start or to the error that ended the subscription before it had one. Each
+/// subscription has its own signal.
 #[derive(Clone, Debug)]
 pub(crate) struct StartSignal(Arc<SetOnce<Result<StartPosition, BusError>>>);
 
@@ -35,13 +35,14 @@ impl StartSignal {
         Self(Arc::new(SetOnce::from(start)))
     }
 
-    /// Sets the signal, unless it is set. Calls wakers, which may call the bus: the caller must not hold a lock of the bus.
+    /// Sets the signal, unless it is set. This calls wakers, which may call the bus, so the caller must not hold a lock of the
+    /// bus.
     pub(crate) fn set(&self, start: Result<StartPosition, BusError>) {
         let _ = self.0.set(start); // the first value stays
     }
 
-    /// Sets several signals. A waker that panics does not keep the other signals from being set; its panic continues
-    /// afterwards. The caller must not hold a lock of the bus.
+    /// Sets several signals. If a waker panics, the other signals are still set, and the panic continues afterwards. The caller
+    /// must not hold a lock of the bus.
     pub(super) fn set_all(starts: impl IntoIterator<Item = (Self, Result<StartPosition, BusError>)>) {
         let mut panic = None;
         for (signal, start) in starts {

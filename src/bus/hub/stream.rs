@@ -7,7 +7,7 @@ use super::start_signal::StartSignal;
 use super::{Era, RingItem, StreamNotice, StreamNoticeKind};
 use crate::ring::Publisher;
 
-/// A stream's place in the table. Reused for another stream only when no subscription refers to it any more.
+/// A stream's place in the table. It is reused for another stream only when no subscription refers to it any more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct StreamSlot(pub(crate) u32);
 
@@ -22,7 +22,7 @@ impl StreamSlot {
 pub(crate) struct StreamRef {
     pub(crate) slot: StreamSlot,
     pub(crate) key: Arc<str>,
-    /// Changes with every rewind, and is unique among all streams. What was read under another version must not be used.
+    /// Changes with every rewind, and is unique among all streams. Records that were read under another version must not be used.
     pub(crate) version: u64,
 }
 
@@ -30,10 +30,10 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     pub(super) key: Arc<str>,
     pub(super) version: u64,
     pub(super) era: Era,
-    /// The ring of the subscriptions to this stream. None if there are only subscriptions to all.
+    /// The ring of the subscriptions to this stream, or `None` if there are only subscriptions to all.
     pub(super) feed: Option<Publisher<RingItem<E>>>,
     pub(super) subscriptions: usize,
-    /// The number up to which everything has been delivered. None until the store's high-water mark is known.
+    /// The number up to which everything has been delivered, or `None` until the store's high-water mark is known.
     pub(super) cursor: Option<u64>,
     /// The first value of `cursor`.
     pub(super) base: u64,

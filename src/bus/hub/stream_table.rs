@@ -46,13 +46,13 @@ pub(super) struct AllStreams<E: Send + Sync + 'static> {
     pub(super) lag_accounting: LagAccounting,
 }
 
-/// How far the streams that are not in the table are delivered: what they held when the first subscription to all started.
+/// How far streams that are not in the table are delivered, that is, what they held when the first subscription to all started.
 pub(super) enum Baseline {
     /// The store has not answered yet.
     Missing,
     /// These streams had these high-water marks, and there were no others.
     Complete(HashMap<Arc<str>, u64>),
-    /// The store cannot list its streams. Notifications say where a stream begins.
+    /// The store cannot list its streams. Their notifications determine where they begin.
     Unknown,
 }
 
@@ -90,7 +90,7 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
         self.streams[slot.index()].as_mut().expect("the slot is in use")
     }
 
-    /// The stream in a slot, unless it is another stream or has another history by now.
+    /// Returns the stream in a slot, unless it is now another stream or has another history.
     pub(super) fn current(&mut self, slot: StreamSlot, version: u64) -> Option<&mut Stream<E>> {
         self.streams
             .get_mut(slot.index())?
@@ -155,12 +155,12 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
         self.unstarted.retain(is_unstarted);
     }
 
-    /// The number of the last rewind.
+    /// Returns the number of the last rewind.
     pub(super) fn last_rewind(&self) -> u64 {
         self.rewinds.back().map_or(0, |last| last.number)
     }
 
-    /// Where a subscription to all that starts now starts in each stream.
+    /// Returns the number in each stream after which a subscription to all that starts now begins.
     pub(super) fn snapshot(&self) -> Arc<[u64]> {
         self.streams
             .iter()
@@ -176,7 +176,7 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
     }
 }
 
-/// In place of a number: the subscription to all has no start in this stream.
+/// Stands in place of a number if the subscription to all has no start in this stream.
 pub(crate) const UNSET: u64 = u64::MAX;
 
 impl<E: Send + Sync + 'static> Hub<E> {
@@ -192,7 +192,8 @@ impl<E: Send + Sync + 'static> Hub<E> {
         });
     }
 
-    /// Events minus items in the ring of all streams before a position. May include later items that are overwritten already.
+    /// Returns the number of events minus the number of items in the ring of all streams before a position. May include later
+    /// items that are already overwritten.
     pub(crate) fn surplus_before(&self, position: u64) -> i64 {
         self.table.lock().all.lag_accounting.surplus_before(position)
     }
@@ -202,12 +203,12 @@ impl<E: Send + Sync + 'static> Hub<E> {
         self.table.lock().stream(slot).reference(slot)
     }
 
-    /// The number after which a subscription to all starts in a stream that it did not know.
+    /// Returns the number after which a subscription to all starts in a stream that it did not know.
     pub(crate) fn base(&self, slot: StreamSlot) -> u64 {
         self.table.lock().stream(slot).base
     }
 
-    /// For every stream: how far it is delivered, and the number to which it was last
+    /// Returns, for every stream, how far it is delivered, and the number to which it was last
     /// [lowered](super::StreamNoticeKind::Lowered).
     pub(crate) fn delivered(&self) -> Vec<(StreamSlot, u64, Option<u64>)> {
         let table = self.table.lock();
@@ -215,7 +216,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
         table.slots().filter_map(delivered).collect()
     }
 
-    /// The number to which a stream was last [lowered](super::StreamNoticeKind::Lowered).
+    /// Returns the number to which a stream was last [lowered](super::StreamNoticeKind::Lowered).
     pub(crate) fn lowered(&self, slot: StreamSlot) -> Option<u64> {
         self.table.lock().stream(slot).lowered
     }

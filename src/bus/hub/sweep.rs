@@ -1,4 +1,4 @@
-//! What a sweep asks the hub, and what it reports to it.
+//! The hub's interface for sweeps.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::stream_table::Baseline;
 use crate::bus::StreamEvent;
 use crate::store::EventId;
 
-/// How far a stream is delivered.
+/// The progress of a stream's delivery.
 #[derive(Clone, Debug)]
 pub(crate) struct DeliveryCursor {
     pub(crate) stream: StreamRef,
@@ -18,7 +18,7 @@ pub(crate) struct DeliveryCursor {
 }
 
 impl<E: StreamEvent> Hub<E> {
-    /// How far streams are delivered: all streams, or only those that have subscriptions of their own.
+    /// Returns how far streams are delivered: all streams, or only those that have subscriptions of their own.
     pub(crate) fn cursors(&self, all: bool) -> Vec<DeliveryCursor> {
         let table = self.table.lock();
         table
@@ -35,20 +35,20 @@ impl<E: StreamEvent> Hub<E> {
             .collect()
     }
 
-    /// Whether there are subscriptions to all streams.
+    /// Returns `true` if there are subscriptions to all streams.
     pub(crate) fn has_subscriptions_to_all(&self) -> bool {
         self.table.lock().all.subscriptions > 0
     }
 
-    /// Whether the stream's subscriptions have their start.
+    /// Returns `true` if the stream's subscriptions have started.
     pub(crate) fn is_started(&self, stream: &StreamRef) -> bool {
         let mut table = self.table.lock();
         let stream = table.current(stream.slot, stream.version);
         stream.is_some_and(|stream| stream.cursor.is_some())
     }
 
-    /// Reports a stream's high-water mark, as the store has it. Schedules a read if events are missing here. Returns true if
-    /// the mark is above every number that the hub knew of.
+    /// Handles a stream's high-water mark in the store. Schedules a read if events are missing here. Returns true if the mark is
+    /// above every number that the hub knew.
     pub(crate) fn report_high_water(&self, key: &str, high_water: u64) -> bool {
         let mut table = self.table.lock();
         let table = &mut *table;
@@ -85,7 +85,7 @@ impl<E: StreamEvent> Hub<E> {
         }
     }
 
-    /// Whether a sweep was requested since the last call.
+    /// Returns `true` if a sweep was requested since the last call.
     pub(crate) fn take_sweep_request(&self) -> bool {
         std::mem::take(&mut self.table.lock().sweep_requested)
     }

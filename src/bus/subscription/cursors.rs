@@ -1,9 +1,9 @@
-//! How far a subscription has come in each of its streams.
+//! The progress of a subscription in each of its streams.
 
 use crate::bus::hub::{Hub, StartPosition, StreamSlot, UNSET};
 
-/// Marks a cursor as fresh: nothing has been delivered since the start, so a late notification may still lower it. Numbers never use
-/// this bit, since Postgres counts to 2^63.
+/// Marks a cursor as fresh: nothing has been delivered since the start, so a late notification may still lower it. Event numbers
+/// never use this bit, since Postgres counts to 2^63.
 const FRESH: u64 = 1 << 63;
 
 pub(super) enum Cursors {
@@ -56,7 +56,7 @@ impl Cursors {
         *self.entry(hub, slot) = seq & !FRESH;
     }
 
-    /// Goes back to `to` if nothing has been delivered. Returns the former start: the events up to it have to be read from the
+    /// Moves back to `to` if nothing has been delivered. Returns the former start, up to which events have to be read from the
     /// history.
     pub(super) fn lower<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot, to: u64) -> Option<u64> {
         let cursor = self.entry(hub, slot);

@@ -1,4 +1,4 @@
-//! A subscription: a stream of events without repetitions and without undisclosed holes.
+//! A subscription: a stream of events without repetition and without unreported gaps.
 //!
 //! Items come through a ring. The subscription knows the next number of each of its streams. It drops items that it has already received. Where
 //! events are missing, because it was too slow or starts in the past, it reads the store until it has caught up with the ring.
@@ -28,15 +28,17 @@ use super::{BusError, BusEvent, FleetEvent, StreamEvent};
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum OnSlow {
-    /// Reads the missing events from the store: nothing is lost, and every event comes once and in order. A subscriber that stays
-    /// slow stays behind.
+    /// Reads the missing events from the store: nothing is lost, and every event is delivered once and in order. A subscriber
+    /// that stays slow stays behind.
     #[default]
     Replay,
     /// Yields [`BusEvent::Lagged`] with the number of skipped events, and continues with the events in memory.
     Report,
 }
 
-/// A subscription to the events of one stream, or of all streams. Implements [`Stream`], and ends when the bus is shut down.
+/// A subscription to the events of one stream, or of all streams.
+///
+/// It implements [`Stream`], and ends when the bus is shut down.
 ///
 /// Each event is delivered once, in the order of its stream, and without a hole: a separate item stands for events that are missing. A slow
 /// subscription does not delay others. Subscriptions can be polled on any executor, also those of a bus over Postgres, whose own tasks
@@ -83,8 +85,9 @@ impl<E: StreamEvent> BusSubscription<E> {
         Self(State::Refused(error))
     }
 
-    /// Completes when the subscription has its start. Every event that is committed from then on is delivered. Events that were
-    /// committed shortly before may be delivered too.
+    /// Returns a future that completes when the subscription has started.
+    ///
+    /// Every event that is committed from then on is delivered. Events that were committed shortly before may also be delivered.
     ///
     /// The future does not borrow the subscription. It waits for as long as the store does not answer.
     ///
@@ -130,7 +133,7 @@ impl<E: StreamEvent> BusSubscription<E> {
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// The key of the stream, or `None` for a subscription to all streams.
+    /// Returns the key of the stream, or `None` for a subscription to all streams.
     ///
     /// ```
     /// use doorbell::bus::{EventBus, LocalBus};
@@ -147,7 +150,7 @@ impl<E: StreamEvent> BusSubscription<E> {
         }
     }
 
-    /// Polls for the next item, as [`recv`](Self::recv) does.
+    /// Polls for the next item, like [`recv`](Self::recv).
     ///
     /// ```
     /// use std::task::{Context, Poll, Waker};

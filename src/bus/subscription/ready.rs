@@ -7,8 +7,10 @@ use std::task::{Context, Poll};
 use crate::bus::BusError;
 use crate::bus::hub::StartWait;
 
-/// The future of [`BusSubscription::ready`](super::BusSubscription::ready). Does not borrow the subscription. If the subscription is
-/// dropped before it is ready, this completes with [`BusError::Closed`].
+/// The future returned by [`BusSubscription::ready`](super::BusSubscription::ready).
+///
+/// It does not borrow the subscription. If the subscription is dropped before it is ready, the future completes with
+/// [`BusError::Closed`].
 #[must_use = "futures do nothing unless polled"]
 pub struct Ready(StartWait);
 

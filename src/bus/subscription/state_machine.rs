@@ -1,4 +1,5 @@
-//! The state of a subscription: it takes items from the ring while it keeps up, and from the store's history where events are missing.
+//! The state of a subscription. It takes items from the ring while it keeps up, and from the store's history where events are
+//! missing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub(super) struct StateMachine<E: StreamEvent> {
     history_read: Option<HistoryRead<E>>,
     /// An item of the ring that is delivered after the events in `behind`.
     held: Option<RingItem<E>>,
-    /// The number of the last rewind that this subscription has handled.
+    /// The number of the last rewind that this subscription handled.
     last_rewind: u64,
     /// Events minus items in the ring of all streams, before the next item.
     surplus: i64,
@@ -42,13 +43,13 @@ pub(super) struct StateMachine<E: StreamEvent> {
     unconfirmed: Option<UnconfirmedStart>,
 }
 
-/// A start beyond what this process has delivered. Another process may have delivered those events, or the subscriber has read them
-/// from the store. So the store is asked whether it has, or had, such an event.
+/// A start beyond what this process has delivered. Another process may have delivered those events, or the subscriber has read
+/// them from the store. So the bus checks whether the store has, or had, such an event.
 #[derive(Clone, Copy)]
 struct UnconfirmedStart {
     /// The last number that the subscriber says it has received.
     after: u64,
-    /// How far this process has delivered.
+    /// The number up to which this process has delivered.
     delivered: u64,
 }
 
@@ -68,7 +69,7 @@ struct HistoryRead<E> {
     fetch: PageFetch<E>,
     /// The fetched page, and the index of the next record.
     page: Option<(Arc<HistoryPage<E>>, usize)>,
-    /// Whether this is the second read of the same range, after one that found nothing.
+    /// Whether this is the second read of the same range, after the first found nothing.
     is_retry: bool,
 }
 
@@ -80,7 +81,7 @@ impl<E: StreamEvent> Drop for StateMachine<E> {
     }
 }
 
-/// What became of an item.
+/// The outcome of handling an item.
 enum Step<E> {
     Yield(BusEvent<E>),
     Continue,
@@ -232,8 +233,8 @@ impl<E: StreamEvent> StateMachine<E> {
         }
     }
 
-    /// Whether an item belongs to a history that this subscription has left. The ring has caught up when it yields the notice of the
-    /// rewind, or an item that was published after it.
+    /// Returns `true` if an item belongs to a history that this subscription has left. The ring has caught up when it yields the
+    /// notice of the rewind, or an item that was published after it.
     fn is_superseded(&mut self, item: &RingItem<E>) -> bool {
         let (slot, era, rewind) = match item {
             RingItem::Event { slot, era, .. } => (*slot, *era, None),
@@ -268,8 +269,8 @@ impl<E: StreamEvent> StateMachine<E> {
         })
     }
 
-    /// Handles the events up to `through` that the ring has lost. They precede `item`, which is held if they have to be read or reported
-    /// first.
+    /// Handles the events that the ring has lost, up to `through`. They precede `item`, which is held if they must be read or
+    /// reported first.
     fn catch_up(&mut self, slot: StreamSlot, through: u64, item: &RingItem<E>) -> Option<Step<E>> {
         let at = self.cursor(slot);
         if at >= through {
@@ -368,8 +369,8 @@ impl<E: StreamEvent> StateMachine<E> {
         false
     }
 
-    /// The ring has overwritten items that this subscription has not had. Notices among them have to be made up for: the hub
-    /// remembers rewinds and lowered starts.
+    /// Handles a lag: the ring has overwritten items that this subscription has not received. Replaces the notices among them
+    /// from the hub, which remembers rewinds and lowered starts.
     fn on_lag(&mut self, lagged: Lagged) -> Step<E> {
         self.hub.counters.lags.add(1);
         let own = self.stream.as_ref().map(|stream| stream.slot);
@@ -406,7 +407,7 @@ impl<E: StreamEvent> StateMachine<E> {
         }
     }
 
-    /// The number of events among the items that the ring of all streams has skipped.
+    /// Returns the number of events among the items that the ring of all streams has skipped.
     fn events_in(&mut self, lagged: Lagged) -> u64 {
         let skipped = lagged.skipped.cast_signed();
         // The hub's figure may include items after these that are overwritten already. Then the next lag counts fewer.

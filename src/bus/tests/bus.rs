@@ -39,7 +39,7 @@ impl Bus {
         }
     }
 
-    /// Subscribes to a stream. The subscription has its start.
+    /// Subscribes to a stream. The subscription has started.
     pub(super) fn subscribe(&self, key: &str, on_slow: OnSlow) -> BusSubscription {
         let attached = self.hub.attach_one(key).expect("the hub is open");
         let unstarted = self.hub.unstarted(1).into_iter();
@@ -56,7 +56,7 @@ impl Bus {
         )
     }
 
-    /// Subscribes to all streams of an empty store. The subscription has its start.
+    /// Subscribes to all streams of an empty store. The subscription has started.
     pub(super) fn subscribe_all(&self) -> BusSubscription {
         let attached = self.hub.attach_all().expect("the hub is open");
         self.hub.set_baseline(Some(HashMap::new()));

@@ -18,7 +18,7 @@ pub(super) struct CheckedSubscription {
     lagged: u64,
 }
 
-/// The items of one stream, without a hole.
+/// The items of one stream, without a gap.
 struct Received {
     /// The number before the first item.
     after: u64,
@@ -63,7 +63,7 @@ impl CheckedSubscription {
         }
     }
 
-    /// The stream has lost the events after `keep`. Those that take their place must be delivered.
+    /// Records that the stream has lost the events after `keep`. Those that take their place must be delivered.
     pub(super) fn note_rewind(&mut self, key: &str, keep: u64) {
         if let Some(head) = self.ready_at.as_mut().and_then(|heads| heads.get_mut(key)) {
             *head = keep.min(*head);

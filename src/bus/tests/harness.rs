@@ -28,12 +28,12 @@ struct Harness {
     subscriptions: Vec<CheckedSubscription>,
 }
 
-/// Runs a schedule, lets the bus deliver the rest, and checks every subscription. `sweeps` says whether delivering the rest takes a
-/// sweep.
+/// Runs a schedule, lets the bus deliver the rest, and checks every subscription. `sweeps` indicates whether delivering the rest
+/// takes a sweep.
 ///
 /// # Panics
 ///
-/// If a subscription misses an event, gets one twice or out of order, or gets one that the store does not hold.
+/// Panics if a subscription misses an event, gets one twice or out of order, or gets one that the store does not hold.
 pub fn run(ops: Vec<Op>, sweeps: bool) {
     let mut harness = Harness::new();
     for op in ops {
@@ -147,7 +147,7 @@ impl Harness {
         }
     }
 
-    /// The store loses delivered events, and the bus detects it at once.
+    /// Makes the store lose delivered events, which the bus detects at once.
     fn rewind(&mut self, key: &str, keep: u64) {
         let cursors = self.hub.cursors(true);
         let Some(cursor) = cursors.into_iter().find(|cursor| *cursor.stream.key == *key) else {

@@ -26,7 +26,7 @@ impl HistorySource<FleetEvent> for Arc<CountingSource> {
     }
 }
 
-/// The number of store reads for two requests of the same page, one after the other.
+/// Returns the number of store reads for two requests of the same page, one after the other.
 fn reads_for_two_requests(keep_for: Duration) -> u64 {
     let source = Arc::new(CountingSource::default());
     for text in ["one", "two"] {

@@ -47,14 +47,14 @@ impl ModelStore {
         self.0.lock().streams.get(key).map_or(0, ModelStream::head)
     }
 
-    /// The head of each stream that has events.
+    /// Returns the head of each stream that has events.
     pub(super) fn heads(&self) -> HashMap<String, u64> {
         let state = self.0.lock();
         let heads = state.streams.iter().map(|(key, stream)| (key.clone(), stream.head()));
         heads.filter(|&(_, head)| head > 0).collect()
     }
 
-    /// An event, even if retention has removed it.
+    /// Returns an event, even if retention has removed it.
     pub(super) fn event(&self, key: &str, seq: u64) -> FleetEvent {
         let index = usize::try_from(seq - 1).expect("test streams are short");
         self.0.lock().streams[key].events[index].clone()

@@ -85,7 +85,7 @@ pub enum Op {
     },
 }
 
-/// What happens to the notification of an append.
+/// The fate of an append's notification.
 #[derive(Clone, Copy, Debug)]
 pub enum NotificationFate {
     /// It arrives at once.
@@ -96,7 +96,7 @@ pub enum NotificationFate {
     Lost,
 }
 
-/// The same schedule without sweeps: notifications that would be lost are late instead.
+/// Returns the same schedule without sweeps: notifications that would be lost are late instead.
 pub fn without_sweeps(ops: Vec<Op>) -> Vec<Op> {
     let op = |op| match op {
         Op::Sweep => None,

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// The error for connection options or settings that cannot be used, or that lead to a server other than PostgreSQL.
+/// The error for connection options or settings that are unusable, or that lead to a server other than PostgreSQL.
 ///
 /// ```
 /// use doorbell::listen::ListenConfig;
@@ -15,7 +15,7 @@ use thiserror::Error;
 pub struct ConfigError(pub(super) String);
 
 impl ConfigError {
-    /// Creates an error, for a [`config_source`](crate::listen::ListenBuilder::config_source) that fails.
+    /// Creates an error for a [`config_source`](crate::listen::ListenBuilder::config_source) that fails.
     ///
     /// ```
     /// use doorbell::listen::{ConfigError, ListenMultiplexer};

@@ -27,8 +27,8 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Connection options: those of tokio-postgres, and [`Tls`].
 ///
-/// Parsed from a connection string, either a URL or `key=value` pairs. It takes the parameters of [`tokio_postgres::Config`] and
-/// these:
+/// They can be parsed from a connection string, which is a URL or `key=value` pairs. It takes the parameters of
+/// [`tokio_postgres::Config`] and these:
 ///
 /// | parameter | meaning |
 /// |---|---|
@@ -37,7 +37,7 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 /// | `sslcert`, `sslkey` | PEM files with the client's certificate and private key. |
 /// | `ssl-mode`, `ssl-root-cert`, `ssl-ca`, `ssl-cert`, `ssl-key`, `options[name]` | sqlx's names for the same; its `statement-cache-capacity` is ignored. |
 ///
-/// A listener sets these options itself if they are unset: TCP keepalive after 10 s of silence, 3 probes 3 s apart, and a TCP user
+/// If they are unset, a listener sets these options: TCP keepalive after 10 s of silence, with 3 probes 3 s apart, and a TCP user
 /// timeout of 10 s.
 ///
 /// ```
@@ -53,7 +53,7 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct ListenConfig {
     /// The options of tokio-postgres.
     pub postgres: tokio_postgres::Config,
-    /// How to encrypt, if the `ssl_mode` of `postgres` asks for it.
+    /// The encryption to use if the `ssl_mode` of `postgres` requires or prefers it.
     pub tls: Tls,
 }
 
@@ -73,7 +73,7 @@ impl ListenConfig {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] if a certificate or key cannot be read.
+    /// Returns [`ConfigError`] if a certificate or key cannot be read.
     ///
     /// ```
     /// use doorbell::listen::ListenConfig;
@@ -88,7 +88,7 @@ impl ListenConfig {
         sqlx::convert(options)
     }
 
-    /// Sets what a listener needs and the user has not set.
+    /// Sets the options that a listener needs and the user has not set.
     pub(crate) fn with_defaults(mut self, application_name: Option<&str>) -> Self {
         let postgres = &mut self.postgres;
         if let Some(name) = application_name {

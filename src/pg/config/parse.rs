@@ -1,4 +1,4 @@
-//! Parses connection strings: takes out the parameters that tokio-postgres does not know, and leaves the rest to it.
+//! Parses connection strings. Takes out the parameters that tokio-postgres does not know, and leaves the rest to it.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> Result<ListenConfig, ConfigError> {
     Ok(ListenConfig::new(postgres, mode.tls(&certificates)?))
 }
 
-/// The settings, and whether they verify the server's certificate. Reads no certificate file.
+/// Returns the settings, and whether they verify the server's certificate. Reads no certificate file.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn parse_without_files(text: &str) -> Result<(tokio_postgres::Config, bool), ConfigError> {
     let (postgres, mode, _) = parse_settings(text)?;

@@ -58,7 +58,7 @@ pub(super) fn convert(options: &PgConnectOptions) -> Result<ListenConfig, Config
     Ok(ListenConfig::new(postgres, mode.tls(&certificates)?))
 }
 
-/// sqlx writes either the PEM text itself, or a file name with a prefix.
+/// Removes the prefix with which sqlx marks a file name; otherwise, the value is the PEM text itself.
 fn source(value: &str) -> String {
     value.strip_prefix("file: ").unwrap_or(value).to_owned()
 }

@@ -28,7 +28,7 @@ impl SslMode {
         })
     }
 
-    /// tokio-postgres's mode. Verification is up to [`Tls`](super::Tls).
+    /// Returns tokio-postgres's mode. [`Tls`](super::Tls) does the verification.
     pub(super) fn negotiation(self) -> tokio_postgres::config::SslMode {
         match self {
             Self::Disable => tokio_postgres::config::SslMode::Disable,

@@ -1,4 +1,4 @@
-//! TLS by rustls, with libpq's modes.
+//! TLS with rustls, with libpq's modes.
 
 use core::fmt;
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,7 @@ use super::verify::{ChainOnly, NoVerification};
 /// Chosen here, independently of the process's default provider.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
 
-/// How to encrypt connections, if the connection options ask for it.
+/// The way to encrypt connections, if the connection options require or prefer it.
 ///
 /// ```
 /// use doorbell::listen::{ListenConfig, ListenMultiplexer, Tls};
@@ -32,7 +32,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Encrypts without verifying the server's certificate.
+    /// Creates a setting that encrypts without verifying the server's certificate.
     ///
     /// ```
     /// use doorbell::listen::Tls;
@@ -47,7 +47,7 @@ impl Tls {
         UNVERIFIED.clone()
     }
 
-    /// Encrypts and verifies according to `config`.
+    /// Creates a setting that encrypts and verifies according to `config`.
     ///
     /// ```
     /// use doorbell::listen::Tls;

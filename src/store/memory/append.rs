@@ -24,7 +24,7 @@ impl<E: StreamEvent> MemoryStore<E> {
         Ok(self.metadata(seq, position, appended_at))
     }
 
-    /// All or none.
+    /// Appends all events or none.
     pub(super) fn append_events(&self, events: &[E]) -> Result<Vec<RecordMetadata>, StoreError> {
         let mut batch = Vec::with_capacity(events.len());
         for event in events {
@@ -62,7 +62,7 @@ impl<E: StreamEvent> MemoryStore<E> {
     }
 }
 
-/// Whether an event with number `given_seq` may follow `high_water`.
+/// Checks that an event with number `given_seq` may follow `high_water`.
 fn check_seq(stream_key: &str, high_water: u64, given_seq: u64) -> Result<(), StoreError> {
     let expected = high_water + 1;
     if given_seq == 0 || given_seq == expected {

@@ -17,8 +17,10 @@ use self::watermark::{StoreId, WatermarkFields};
 use super::{ChangedStream, Changes, EventId, Page, Record, Store, StoreError, Watermark};
 use crate::event::{FleetEvent, StreamEvent};
 
-/// A [`Store`] in memory. It keeps the last events of each stream (see [`MemoryRetention`]) until the process ends. Clones are
-/// handles of the same store.
+/// A [`Store`] in memory.
+///
+/// It keeps the last events of each stream (see [`MemoryRetention`]) until the process ends. Clones are handles of the same
+/// store.
 ///
 /// The methods whose names end in `_now` are synchronous and require no runtime. The methods of [`Store`] do the same work on
 /// their first poll. They block only on a lock that is held for a short time, and never while an event is cloned or dropped.
@@ -113,7 +115,7 @@ impl<E> MemoryStore<E> {
         }
     }
 
-    /// How many events the store contains. Concurrent appends may change it at any time.
+    /// Returns the number of events in the store. Concurrent appends may change it at any time.
     ///
     /// ```
     /// assert_eq!(doorbell::store::MemoryStore::new().len(), 0);
@@ -123,7 +125,7 @@ impl<E> MemoryStore<E> {
         self.inner.streams.lock().event_count()
     }
 
-    /// Whether the store contains no events.
+    /// Returns `true` if the store contains no events.
     ///
     /// ```
     /// assert!(doorbell::store::MemoryStore::new().is_empty());
@@ -133,7 +135,7 @@ impl<E> MemoryStore<E> {
         self.len() == 0
     }
 
-    /// How many streams were ever appended to. Never decreases.
+    /// Returns the number of streams that were ever appended to. It never decreases.
     ///
     /// ```
     /// assert_eq!(doorbell::store::MemoryStore::new().stream_count(), 0);
@@ -143,7 +145,7 @@ impl<E> MemoryStore<E> {
         self.inner.streams.lock().stream_count()
     }
 
-    /// The highest sequence number of a stream, counting removed events; 0 for a stream that does not exist.
+    /// Returns the highest sequence number of a stream, counting removed events; 0 for a stream that does not exist.
     ///
     /// ```
     /// assert_eq!(doorbell::store::MemoryStore::new().high_water_now("agent-1"), 0);
@@ -176,7 +178,8 @@ impl<E: StreamEvent> MemoryStore<E> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::InvalidStreamKey`]; [`StoreError::SeqConflict`] if the event has a number that is not the next of its stream.
+    /// Returns [`StoreError::InvalidStreamKey`] if the key is not valid, and [`StoreError::SeqConflict`] if the event has a
+    /// number that is not the next of its stream.
     ///
     /// ```
     /// use doorbell::bus::{FleetEvent, StreamEvent};
@@ -195,7 +198,7 @@ impl<E: StreamEvent> MemoryStore<E> {
     ///
     /// # Errors
     ///
-    /// The errors of [`append_now`](Self::append_now), for the first event that is refused.
+    /// Returns the error of [`append_now`](Self::append_now) for the first event that is refused.
     ///
     /// ```
     /// use doorbell::bus::FleetEvent;

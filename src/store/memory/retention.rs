@@ -1,9 +1,11 @@
-//! How much a memory store keeps.
+//! The retention of a memory store.
 
 use std::num::NonZeroUsize;
 
-/// How many events a [`MemoryStore`](super::MemoryStore) keeps. Each append removes the events that exceed a limit, the oldest
-/// first. The streams' numbering continues, and [`Page::low_water`](crate::store::Page::low_water) tells readers what is gone.
+/// The limits on the number of events that a [`MemoryStore`](super::MemoryStore) keeps.
+///
+/// Each append removes the events that exceed a limit, the oldest first. The streams' numbering continues, and readers find the
+/// last removed number in [`Page::low_water`](crate::store::Page::low_water).
 ///
 /// ```
 /// use std::num::NonZeroUsize;
@@ -15,9 +17,9 @@ use std::num::NonZeroUsize;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryRetention {
-    /// The most events per stream. Default: 10,000.
+    /// The maximum number of events per stream. Default: 10,000.
     pub per_stream: NonZeroUsize,
-    /// The most events in all streams together. Default: 100,000.
+    /// The maximum number of events in all streams together. Default: 100,000.
     pub total: NonZeroUsize,
 }
 

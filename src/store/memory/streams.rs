@@ -1,5 +1,5 @@
 //! The streams of a memory store, as they are kept behind its lock. Nothing here runs code of the event type: events are passed
-//! as `Arc`s, and removed events are handed to the caller, to be dropped after the lock is released.
+//! as `Arc`s, and removed events are returned to the caller, which drops them after it has released the lock.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl<E> Streams<E> {
         }
     }
 
-    /// How many events were ever appended.
+    /// Returns the number of events that were ever appended.
     pub(super) fn last_position(&self) -> u64 {
         self.last_position
     }
@@ -167,7 +167,8 @@ impl<E> Streams<E> {
         }
     }
 
-    /// A stream loses its oldest events first, so comparing with its first event suffices.
+    /// Returns `true` if an event is still retained. A stream loses its oldest events first, so comparing with its first event
+    /// suffices.
     fn is_retained(&self, position: u64, index: usize) -> bool {
         self.streams[index]
             .events
@@ -175,7 +176,8 @@ impl<E> Streams<E> {
             .is_some_and(|oldest| oldest.position <= position)
     }
 
-    /// Keeps the length of `by_age` below about twice the number of events. Amortized O(1): as many appends precede each pass.
+    /// Keeps the length of `by_age` below about twice the number of events. The amortized cost is O(1), because as many appends
+    /// precede each pass.
     fn compact_by_age(&mut self) {
         if self.by_age.len() > 2 * self.event_count + 64 {
             let by_age = std::mem::take(&mut self.by_age);
@@ -220,7 +222,7 @@ impl<E> Streams<E> {
         }
     }
 
-    /// The position of an event, unless it has been removed.
+    /// Returns the position of an event, unless it has been removed.
     pub(super) fn position_of(&self, key: &str, seq: u64) -> Option<u64> {
         let stream = self.stream(key)?;
         let index = seq.checked_sub(stream.low_water)?.checked_sub(1)?;

@@ -8,7 +8,7 @@ use crate::store::{EventId, Watermark};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreId(u64);
 
-/// What a watermark encodes: where a list of changes continues.
+/// The content of a watermark: where a list of changes continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct WatermarkFields {
     /// Streams with events above this position are listed.
@@ -42,7 +42,7 @@ impl StoreId {
         Watermark::new(format!("{:016x}:{since}:{upto}:{next_stream}:{complete}", self.0))
     }
 
-    /// `None` for a watermark of another store.
+    /// Decodes a watermark. Returns `None` for one of another store.
     pub(super) fn decode(self, watermark: &Watermark) -> Option<WatermarkFields> {
         let mut parts = watermark.as_str().split(':');
         let store_id = parts.next().and_then(|text| u64::from_str_radix(text, 16).ok())?;

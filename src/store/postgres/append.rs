@@ -18,14 +18,14 @@ use crate::store::StoreError;
 use crate::store::record_metadata::RecordMetadata;
 
 impl<E: StreamEvent> PostgresStore<E> {
-    /// In a transaction that the event may share with other appends of this process.
+    /// Appends an event in a transaction that it may share with other appends of this process.
     pub(super) async fn append_event(&self, event: &E) -> Result<RecordMetadata, StoreError> {
         let encoded = EncodedEvent::new(event)?;
         let appended = self.append_encoded(event.stream_key(), encoded).await;
         appended.map_err(|error| restore_actual_seq(error, std::slice::from_ref(event)))
     }
 
-    /// In one transaction, which the events share with no others.
+    /// Appends events in one transaction, which they share with no others.
     pub(super) async fn append_events(&self, events: &[E]) -> Result<Vec<RecordMetadata>, StoreError> {
         let encoded = EncodedEvent::new_all(events)?;
         let stream_keys: Vec<&str> = events.iter().map(StreamEvent::stream_key).collect();
@@ -33,7 +33,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         appended.map_err(|error| restore_actual_seq(error, events))
     }
 
-    /// One event, in its own transaction.
+    /// Appends one event, in its own transaction.
     pub(super) async fn append_one(
         &self,
         stream_key: &str,
@@ -44,7 +44,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         self.metadata(&row)
     }
 
-    /// Several events of one stream, in their own transaction.
+    /// Appends several events of one stream, in their own transaction.
     pub(super) async fn append_to_stream(
         &self,
         stream_key: &str,
@@ -124,14 +124,14 @@ impl<E: StreamEvent> PostgresStore<E> {
             .persistent(!inner.transaction_pooler)
     }
 
-    /// What was assigned to each of several events.
+    /// Returns what was assigned to each of several events.
     pub(super) fn metadata_of_all(&self, row: &PgRow) -> Result<Vec<RecordMetadata>, StoreError> {
         let metadata = self.metadata_unless_skipped(row)?;
         let metadata: Option<Vec<_>> = metadata.into_iter().collect();
         metadata.ok_or_else(|| self.read_error(sqlx::Error::RowNotFound))
     }
 
-    /// What was assigned to each of several events; `None` for an event that was skipped, because its stream is locked.
+    /// Returns what was assigned to each of several events, or `None` for an event that was skipped because its stream is locked.
     pub(super) fn metadata_unless_skipped(&self, row: &PgRow) -> Result<Vec<Option<RecordMetadata>>, StoreError> {
         let seqs: Vec<Option<i64>> = self.get(row, 0)?;
         let ids: Vec<Option<Vec<u8>>> = self.get(row, 1)?;

@@ -8,22 +8,24 @@ use crate::event::StreamEvent;
 use crate::store::StoreError;
 
 impl<E: StreamEvent> PostgresStore<E> {
-    /// Appends an event within the caller's transaction, and returns the event with its sequence number. The event is committed
-    /// or rolled back with everything else in the transaction. Takes one round trip.
+    /// Appends an event within the caller's transaction, and returns the event with its sequence number.
+    ///
+    /// The event is committed or rolled back with everything else in the transaction. This takes one round trip.
     ///
     /// The stream is locked against other appends until the transaction ends, so append late in the transaction. Transactions that
     /// append to several streams with several calls should do so in byte order of the stream keys, or they may deadlock.
     ///
-    /// No notification is sent. After the commit, publish the event on a bus; otherwise subscribers get it with the next sweep.
+    /// No notification is sent. After the commit, publish the event on a bus; otherwise subscribers get it with the next
+    /// [sweep](crate::bus#notifications).
     ///
     /// # Errors
     ///
-    /// The errors of [`Store::append`](crate::store::Store::append). As always in Postgres, an error from the server aborts the
-    /// whole transaction. [`StoreError::InvalidStreamKey`], and [`StoreError::Encode`] for a NUL character, are detected before
-    /// anything is sent, and leave the transaction intact.
+    /// Returns the errors of [`Store::append`](crate::store::Store::append). As always in Postgres, an error from the server
+    /// aborts the whole transaction. [`StoreError::InvalidStreamKey`], and [`StoreError::Encode`] for a NUL character, are
+    /// detected before anything is sent, and leave the transaction intact.
     ///
-    /// A transaction with one snapshot (`REPEATABLE READ`, `SERIALIZABLE`) gets [`StoreError::Serialization`] if the stream has
-    /// changed since the snapshot. Run the transaction again.
+    /// In a transaction with one snapshot (`REPEATABLE READ`, `SERIALIZABLE`), returns [`StoreError::Serialization`] if the
+    /// stream has changed since the snapshot. Run the transaction again.
     ///
     /// ```no_run
     /// use doorbell::bus::FleetEvent;
@@ -43,13 +45,15 @@ impl<E: StreamEvent> PostgresStore<E> {
         self.append_event_in(transaction, event, false).await
     }
 
-    /// Like [`append_in`](Self::append_in), and sends a notification on the builder's channel when the transaction commits. The
-    /// notification is part of the transaction and cannot be lost, but Postgres serializes all commits of the cluster that
-    /// notify: expect a few hundred per second.
+    /// Appends an event like [`append_in`](Self::append_in), and sends a notification on the builder's channel when the
+    /// transaction commits.
+    ///
+    /// The notification is part of the transaction and cannot be lost. However, Postgres serializes all commits of the cluster
+    /// that notify: expect a few hundred per second.
     ///
     /// # Errors
     ///
-    /// The errors of [`append_in`](Self::append_in).
+    /// Returns the same errors as [`append_in`](Self::append_in).
     ///
     /// ```no_run
     /// # use doorbell::bus::FleetEvent;
@@ -64,12 +68,13 @@ impl<E: StreamEvent> PostgresStore<E> {
         self.append_event_in(transaction, event, true).await
     }
 
-    /// Like [`append_in`](Self::append_in), for several events of one or more streams. Takes one round trip. Streams are locked
-    /// in byte order of their keys, whatever the order of the events.
+    /// Appends several events of one or more streams, like [`append_in`](Self::append_in).
+    ///
+    /// This takes one round trip. Streams are locked in byte order of their keys, whatever the order of the events.
     ///
     /// # Errors
     ///
-    /// The errors of [`append_in`](Self::append_in), for the first event that is refused.
+    /// Returns the error of [`append_in`](Self::append_in) for the first event that is refused.
     ///
     /// ```no_run
     /// # use doorbell::bus::FleetEvent;
@@ -85,12 +90,12 @@ impl<E: StreamEvent> PostgresStore<E> {
         self.append_events_in(transaction, events, false).await
     }
 
-    /// Like [`append_batch_in`](Self::append_batch_in), and sends one notification per stream, as
-    /// [`append_in_notifying`](Self::append_in_notifying) does.
+    /// Appends several events like [`append_batch_in`](Self::append_batch_in), and sends one notification per stream, like
+    /// [`append_in_notifying`](Self::append_in_notifying).
     ///
     /// # Errors
     ///
-    /// The errors of [`append_in`](Self::append_in), for the first event that is refused.
+    /// Returns the error of [`append_in`](Self::append_in) for the first event that is refused.
     ///
     /// ```no_run
     /// # use doorbell::bus::FleetEvent;

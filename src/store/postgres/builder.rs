@@ -1,4 +1,4 @@
-//! Configuring a store and connecting it.
+//! Configures a store and connects it.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ pub const DEFAULT_CHANNEL: &str = "doorbell";
 /// The size of the pool that [`connect`](PostgresStoreBuilder::connect) creates.
 const POOL_SIZE: u32 = 3;
 
-/// How long an operation waits for a connection of that pool, including the time to connect.
+/// The time for which an operation waits for a connection of that pool, including the time to connect.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a single attempt to connect may take when it is only made to learn why the pool timed out.
+/// The time limit for the single attempt to connect that determines why the pool timed out.
 const DIAGNOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 const DEFAULT_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,14 +82,15 @@ impl<E> PostgresStoreBuilder<E> {
         }
     }
 
-    /// The schema that contains the store's tables and functions. The name is always quoted, so case and spaces are significant.
-    /// Stores in different schemas are independent.
+    /// Sets the schema that contains the store's tables and functions.
+    ///
+    /// The name is always quoted, so case and spaces are significant. Stores in different schemas are independent.
     ///
     /// Default: [`DEFAULT_SCHEMA`].
     ///
     /// # Errors
     ///
-    /// Returns an error if Postgres would refuse or truncate the name.
+    /// Returns [`InvalidSchemaName`] if Postgres would refuse or truncate the name.
     ///
     /// ```
     /// use doorbell::bus::FleetEvent;
@@ -103,8 +104,10 @@ impl<E> PostgresStoreBuilder<E> {
         Ok(self)
     }
 
-    /// How long an append or a trim waits for a stream that another transaction has locked, before it fails with
-    /// [`StoreError::LockTimeout`]. Applies only to the store's own statements; the session's `lock_timeout` is left unchanged.
+    /// Sets how long an append or a trim waits for a stream that another transaction has locked. After that, it fails with
+    /// [`StoreError::LockTimeout`].
+    ///
+    /// This applies only to the store's own statements; the session's `lock_timeout` is left unchanged.
     ///
     /// Default: 5 s. Range: 1 ms to 24 days.
     ///
@@ -123,10 +126,11 @@ impl<E> PostgresStoreBuilder<E> {
         self
     }
 
-    /// How long the server may take to respond to a statement, before it fails with [`StoreError::Unavailable`] and its
-    /// connection is closed. Detects a frozen server and a dead network path; the next statement uses another connection. For
-    /// appends and trims, the lock timeout is added. Statements in a caller's transaction and
-    /// [`migrate`](PostgresStore::migrate) have no limit.
+    /// Sets how long the server may take to respond to a statement. After that, the statement fails with
+    /// [`StoreError::Unavailable`] and its connection is closed.
+    ///
+    /// This detects a frozen server and a dead network path; the next statement uses another connection. For appends and trims,
+    /// the lock timeout is added. Statements in a caller's transaction and [`migrate`](PostgresStore::migrate) have no limit.
     ///
     /// Default: 10 s.
     ///
@@ -163,11 +167,13 @@ impl<E> PostgresStoreBuilder<E> {
         self
     }
 
-    /// Whether the server is reached through a pooler in transaction mode (pgbouncer's `pool_mode = transaction`). If so, the store
-    /// keeps no session state, and runs every statement in its own transaction, which takes 4 round trips instead of 1. A pool
-    /// that is passed to [`build`](Self::build) must have connect options with `statement_cache_capacity(0)`.
+    /// Sets whether the server is reached through a pooler in transaction mode (pgbouncer's `pool_mode = transaction`).
     ///
-    /// Not needed with pgbouncer 1.21 or later if `max_prepared_statements` is set.
+    /// If so, the store keeps no session state, and runs every statement in its own transaction, which takes 4 round trips
+    /// instead of 1. A pool that is passed to [`build`](Self::build) must have connect options with
+    /// `statement_cache_capacity(0)`.
+    ///
+    /// This is not needed with pgbouncer 1.21 or later if `max_prepared_statements` is set.
     ///
     /// Default: `false`.
     ///
@@ -184,7 +190,7 @@ impl<E> PostgresStoreBuilder<E> {
         self
     }
 
-    /// Creates a store that uses an existing pool with its own limits and timeouts. Does not connect.
+    /// Creates a store that uses an existing pool, with the pool's limits and timeouts. Does not connect.
     ///
     /// ```no_run
     /// use doorbell::bus::FleetEvent;
@@ -214,14 +220,15 @@ impl<E> PostgresStoreBuilder<E> {
 }
 
 impl<E: StreamEvent> PostgresStoreBuilder<E> {
-    /// Connects with a pool of its own: at most 3 connections, and at most 5 s to acquire one. A connection that has been idle for
-    /// a second is pinged before it is used, which takes a round trip.
+    /// Connects with a new pool, of at most 3 connections, each of which must be acquired within 5 s.
+    ///
+    /// A connection that has been idle for a second is pinged before it is used, which takes a round trip.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`] if the server cannot be reached within 5 s; [`StoreError::Other`], immediately, if it refuses
-    /// the user or the database, or if `url` is not a URL such as `postgres://app@localhost/app`. (Only the listening connection
-    /// also accepts libpq's `host=… user=…` form.)
+    /// Returns [`StoreError::Unavailable`] if the server cannot be reached within 5 s. Immediately returns [`StoreError::Other`]
+    /// if the server refuses the user or the database, or if `url` is not a URL such as `postgres://app@localhost/app`. (Only the
+    /// listening connection also accepts libpq's `host=… user=…` form.)
     ///
     /// ```no_run
     /// use doorbell::bus::FleetEvent;
@@ -294,7 +301,8 @@ fn settings(time_limit: Duration) -> String {
 #[error("the connection string is not a URL such as postgres://app@localhost/app: {0}")]
 struct InvalidUrl(#[source] sqlx::Error);
 
-/// Why the pool could not connect. While a server refuses connections, the pool retries, and finally reports only a timeout.
+/// Returns why the pool could not connect. While a server refuses connections, the pool retries, and finally reports only a
+/// timeout.
 async fn diagnose(options: &PgConnectOptions) -> sqlx::Error {
     match tokio::time::timeout(DIAGNOSE_TIMEOUT, options.connect()).await {
         Ok(Err(error)) => error,

@@ -1,4 +1,4 @@
-//! Events as they are sent to the server.
+//! Encodes events for the server.
 
 use serde_json::value::RawValue;
 

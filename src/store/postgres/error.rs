@@ -1,4 +1,4 @@
-//! Mapping errors of the server and the pool to [`StoreError`].
+//! Maps errors of the server and the pool to [`StoreError`].
 
 use serde::Deserialize;
 use sqlx::postgres::PgDatabaseError;
@@ -22,7 +22,7 @@ struct SeqConflictDetail {
     actual: i64,
 }
 
-/// What failed: the meaning of some SQLSTATEs depends on it.
+/// The operation that failed, on which the meaning of some SQLSTATEs depends.
 #[derive(Clone, Copy)]
 pub(super) enum Operation<'a> {
     Read,

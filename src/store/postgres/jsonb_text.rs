@@ -1,6 +1,6 @@
-//! JSON text that `jsonb` cannot store: Postgres has no NUL character, and refuses `\u0000`.
+//! Detects JSON text that `jsonb` cannot store: Postgres has no NUL character, and refuses `\u0000`.
 
-/// Whether JSON text contains the escape `\u0000`, as opposed to `\\u0000`, which is a backslash followed by text.
+/// Returns `true` if JSON text contains the escape `\u0000`, as opposed to `\\u0000`, which is a backslash followed by text.
 pub(crate) fn escapes_nul(json: &str) -> bool {
     let mut rest = json;
     while let Some(at) = rest.find('\\') {

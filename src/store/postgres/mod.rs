@@ -59,11 +59,11 @@ use crate::pg::warm_pool::WarmPool;
 /// Appends to one stream are serialized from their first statement to their commit, so sequence numbers follow the commit order
 /// and have no gaps. Reads never block. An open transaction that has appended blocks appends to its own streams, and nothing else.
 ///
-/// A process runs at most four append transactions at a time, or one fewer than its pool has connections if that is less, but at
-/// least one. Appends that arrive during these transactions wait without a connection, and the next transaction takes them,
-/// whatever their streams, so hundreds of writers share one flush. Appends still succeed or fail individually: if one is refused,
-/// or another session has locked its stream, the affected streams continue in their own transactions. Those do not count towards
-/// the limit, and each occupies a connection.
+/// A process runs at most four append transactions at a time. If its pool has four connections or fewer, the limit is one fewer
+/// than that, but at least one. Appends that arrive during these transactions wait without a connection, and the next transaction
+/// takes them, whatever their streams, so hundreds of writers share one flush. Appends still succeed or fail individually: if one
+/// is refused, or another session has locked its stream, the affected streams continue in their own transactions. Those do not
+/// count towards the limit, and each occupies a connection.
 ///
 /// # Timeouts
 ///
@@ -119,12 +119,13 @@ impl<E> fmt::Debug for PostgresStore<E> {
 }
 
 impl PostgresStore {
-    /// Connects with a pool of its own, of at most 3 connections, and uses the schema [`DEFAULT_SCHEMA`]. Use the
-    /// [`builder`](Self::builder) for other event types and settings.
+    /// Connects with a new pool, of at most 3 connections, and uses the schema [`DEFAULT_SCHEMA`].
+    ///
+    /// Use the [`builder`](Self::builder) for other event types and settings.
     ///
     /// # Errors
     ///
-    /// The errors of [`PostgresStoreBuilder::connect`].
+    /// Returns the same errors as [`PostgresStoreBuilder::connect`].
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), doorbell::store::StoreError> {
@@ -150,7 +151,7 @@ impl PostgresStore {
 }
 
 impl<E> PostgresStore<E> {
-    /// Configures the event type, the schema, the timeouts and the notification channel.
+    /// Returns a builder, with which to set the event type, the schema, the timeouts and the notification channel.
     ///
     /// ```
     /// use doorbell::bus::FleetEvent;
@@ -164,7 +165,7 @@ impl<E> PostgresStore<E> {
         PostgresStoreBuilder::new()
     }
 
-    /// The store's pool, for example to begin a transaction.
+    /// Returns the store's pool, for example to begin a transaction.
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), sqlx::Error> {
@@ -177,7 +178,7 @@ impl<E> PostgresStore<E> {
         &self.inner.connections.pool
     }
 
-    /// The name of the store's schema, unquoted.
+    /// Returns the name of the store's schema, unquoted.
     ///
     /// ```no_run
     /// # fn run(store: doorbell::store::PostgresStore) {

@@ -1,4 +1,4 @@
-//! Reading records, and decoding their events.
+//! Reads records, and decodes their events.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -141,12 +141,13 @@ impl<E: StreamEvent> PostgresStore<E> {
     }
 }
 
-/// Reading a stream with an invalid key finds nothing. A key with NUL cannot be sent, so send the empty key instead.
+/// Returns the key to send. Reading a stream with an invalid key finds nothing; a key with NUL cannot be sent, so the empty key
+/// is sent instead.
 fn sendable(stream_key: &str) -> &str {
     if stream_key.contains('\0') { "" } else { stream_key }
 }
 
-/// No event has a number beyond the server's range.
+/// Limits a number to the server's range, beyond which no event has a number.
 fn clamp(seq: u64) -> i64 {
     i64::try_from(seq).unwrap_or(i64::MAX)
 }
@@ -155,13 +156,13 @@ pub(super) fn event_id(bytes: &[u8]) -> Option<EventId> {
     Some(EventId(u128::from_be_bytes(bytes.try_into().ok()?)))
 }
 
-/// `None` for a time before 1970, which no store has assigned.
+/// Converts a time. Returns `None` for one before 1970, which no store has assigned.
 pub(super) fn time(seconds_since_epoch: f64) -> Option<SystemTime> {
     let since_epoch = Duration::try_from_secs_f64(seconds_since_epoch).ok()?;
     UNIX_EPOCH.checked_add(since_epoch)
 }
 
-/// Decodes a payload and stamps the event with the number of its row.
+/// Decodes a payload and gives the event the number of its row.
 fn decode<E: StreamEvent>(payload: &str, stream_key: &str, seq: u64) -> Result<E, Undecodable> {
     // A panic in the event type's decoder must not stop reads for all streams.
     let decoded = catch_unwind(AssertUnwindSafe(|| decode_unguarded(payload, stream_key, seq)));

@@ -1,4 +1,4 @@
-//! Removing old events, in bounded steps.
+//! Removes old events, in bounded steps.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use super::PostgresStore;
 use crate::event::StreamEvent;
 use crate::store::StoreError;
 
-/// The most events of one stream that one transaction removes. It locks the stream for a few milliseconds.
+/// The maximum number of events of one stream that one transaction removes. It locks the stream for a few milliseconds.
 const EVENTS_PER_STEP: i32 = 1_000;
 
-/// The most streams that one transaction trims.
+/// The maximum number of streams that one transaction trims.
 const STREAMS_PER_STEP: usize = 16;
 
-/// The most streams that one query lists.
+/// The maximum number of streams that one query lists.
 const STREAMS_PER_QUERY: i32 = 1_000;
 
 /// The oldest and the last event of a stream.
@@ -25,16 +25,17 @@ struct StreamExtent {
 }
 
 impl<E: StreamEvent> PostgresStore<E> {
-    /// Removes the events of a stream up to and including number `through`, and returns how many it removed. A number above the
-    /// last event's removes all of them. The stream's numbering continues in any case, and
-    /// [`Page::low_water`](crate::store::Page::low_water) tells readers what is gone.
+    /// Removes the events of a stream up to and including number `through`, and returns how many it removed.
+    ///
+    /// A number above the last event's removes all of them. The stream's numbering continues in any case, and readers find the
+    /// last removed number in [`Page::low_water`](crate::store::Page::low_water).
     ///
     /// Removes the oldest events first, in transactions of at most 1,000 events, one round trip each.
     ///
     /// # Errors
     ///
-    /// The errors of [`Store::append`](crate::store::Store::append) that concern the key, the connection, the lock and the
-    /// migrations.
+    /// Returns the errors of [`Store::append`](crate::store::Store::append) that concern the key, the connection, the lock and
+    /// the migrations.
     ///
     /// # Cancel safety
     ///
@@ -52,16 +53,17 @@ impl<E: StreamEvent> PostgresStore<E> {
         self.trim_streams(&[(stream_key.to_owned(), through)]).await
     }
 
-    /// Removes all events that were appended more than `age` ago, by the server's clock, and returns how many it removed. Each
-    /// stream loses its events in order, so after the clock was set back, an old event may be kept because it follows a younger
-    /// one.
+    /// Removes all events that were appended more than `age` ago, by the server's clock, and returns how many it removed.
+    ///
+    /// Each stream loses its events in order. If the clock was set back, an old event may therefore be kept because it follows a
+    /// younger one.
     ///
     /// Takes one round trip per 1,000 streams to list them, and the transactions of [`trim`](Self::trim), each for up to 16
     /// streams.
     ///
     /// # Errors
     ///
-    /// The errors of [`trim`](Self::trim).
+    /// Returns the same errors as [`trim`](Self::trim).
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -97,14 +99,14 @@ impl<E: StreamEvent> PostgresStore<E> {
         }
     }
 
-    /// Removes all but the last `count` events of every stream, and returns how many it removed. With a `count` of 0, streams
-    /// keep only their numbering.
+    /// Removes all but the last `count` events of every stream, and returns how many it removed. If `count` is 0, streams keep
+    /// only their numbering.
     ///
     /// Costs the same as [`trim_older_than`](Self::trim_older_than).
     ///
     /// # Errors
     ///
-    /// The errors of [`trim`](Self::trim).
+    /// Returns the same errors as [`trim`](Self::trim).
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -150,7 +152,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         }
     }
 
-    /// One transaction that removes at most [`EVENTS_PER_STEP`] events from each stream.
+    /// Removes at most [`EVENTS_PER_STEP`] events from each stream, in one transaction.
     async fn trim_step(&self, streams: &[(String, i64)]) -> Result<u64, StoreError> {
         let (stream_keys, throughs): (Vec<&str>, Vec<i64>) = streams
             .iter()

@@ -1,4 +1,4 @@
-//! One connection through the proxy.
+//! Forwards one connection through the proxy.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::{Fault, Script, Treatment, message};
 
-/// Whether the client sees the server's next answers, or they belong to an injected statement.
+/// For each of the server's next answers, whether the client sees it or it belongs to an injected statement.
 type Answers = Mutex<VecDeque<Visible>>;
 type Visible = bool;
 
@@ -70,7 +70,7 @@ async fn swallow(from: &mut ReadHalf<'_>) {
     while from.read(&mut bytes).await.is_ok_and(|n| n > 0) {}
 }
 
-/// Waits as long as a message is held back.
+/// Waits while messages are held back.
 async fn hold(treatment: &mut watch::Receiver<Treatment>) {
     let delay = treatment.borrow().delay;
     if !delay.is_zero() {

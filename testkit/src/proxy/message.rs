@@ -28,7 +28,7 @@ async fn body(from: &mut (impl AsyncRead + Unpin), mut message: Vec<u8>) -> io::
     Ok(message)
 }
 
-/// The text of a simple query.
+/// Returns the text of a simple query.
 pub(super) fn sql(query: &[u8]) -> String {
     String::from_utf8_lossy(&query[5..query.len() - 1]).into_owned()
 }
@@ -40,12 +40,12 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// A simple query.
+/// Creates a simple query.
 pub(super) fn query(sql: &str) -> Vec<u8> {
     message(b'Q', format!("{sql}\0").as_bytes())
 }
 
-/// An error, followed by ReadyForQuery.
+/// Creates an error, followed by ReadyForQuery.
 pub(super) fn refusal(code: &str, text: &str) -> Vec<u8> {
     let fields = format!("SERROR\0VERROR\0C{code}\0M{text}\0\0");
     let mut refusal = message(b'E', fields.as_bytes());

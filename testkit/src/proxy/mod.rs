@@ -44,7 +44,7 @@ struct Script {
 }
 
 impl Script {
-    /// Records a statement; the fault for it, if there is one left.
+    /// Records a statement, and returns the fault for it, if one is left.
     fn fault(&mut self, sql: String) -> Option<Fault> {
         let mut rules = self.rules.iter_mut().filter(|rule| sql.contains(&rule.containing));
         let fault = rules.find_map(|rule| rule.faults.pop_front());
@@ -81,7 +81,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// If no port is free.
+    /// Returns an error if no port is free.
     pub async fn start(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
@@ -110,17 +110,17 @@ impl Proxy {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A connection string that leads through it, for the user `postgres`.
+    /// Returns a connection string that leads through it, for the user `postgres`.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@{}/{database}?sslmode=disable", self.address)
     }
 
-    /// How many connections clients have made.
+    /// Returns the number of connections that clients have made.
     pub fn connections(&self) -> u64 {
         *self.connections.borrow()
     }
@@ -135,12 +135,12 @@ impl Proxy {
         self.treatment.send_modify(|treatment| treatment.frozen = true);
     }
 
-    /// Passes all messages again, and those that were held back.
+    /// Passes all messages again, including those that were held back.
     pub fn thaw(&self) {
         self.treatment.send_modify(|treatment| treatment.frozen = false);
     }
 
-    /// Passes each message this much later, in both directions.
+    /// Delays each message by this time, in both directions.
     pub fn delay(&self, delay: Duration) {
         self.treatment.send_modify(|treatment| treatment.delay = delay);
     }
@@ -150,12 +150,12 @@ impl Proxy {
         self.treatment.send_modify(|treatment| treatment.cuts += 1);
     }
 
-    /// From now on the connections that exist lose everything in both directions, and neither end sees them close.
+    /// Makes the connections that exist lose everything in both directions from now on. Neither end sees them close.
     pub fn black_hole(&self) {
         self.treatment.send_modify(|treatment| treatment.black_holes += 1);
     }
 
-    /// Uses these faults, one after the other, for statements that contain the text. For simple queries only.
+    /// Uses these faults, one after the other, for statements that contain the text. Affects simple queries only.
     pub fn on(&self, containing: &str, faults: impl IntoIterator<Item = Fault>) {
         self.script().rules.push(Rule {
             containing: containing.to_owned(),
@@ -163,7 +163,7 @@ impl Proxy {
         });
     }
 
-    /// How many statements with this text clients have sent. Counts simple queries only.
+    /// Returns the number of statements with this text that clients have sent. Counts simple queries only.
     pub fn seen(&self, containing: &str) -> usize {
         let script = self.script();
         script.statements.iter().filter(|sql| sql.contains(containing)).count()

@@ -1,4 +1,4 @@
-//! The proxy in front of a server that answers every query with ReadyForQuery.
+//! Tests the proxy in front of a server that answers every query with ReadyForQuery.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::{Fault, Proxy, message};
 
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
-/// Long enough to see that nothing comes.
+/// Long enough to check that nothing arrives.
 const A_WHILE: Duration = Duration::from_millis(100);
 
 async fn server() -> u16 {
@@ -50,7 +50,7 @@ impl Client {
         self.0.write_all(&message::query(sql)).await.unwrap();
     }
 
-    /// The next message, or `None` at the end.
+    /// Returns the next message, or `None` at the end.
     async fn reply(&mut self) -> Option<Vec<u8>> {
         let kind = self.0.read_u8().await.ok()?;
         message::after_kind(kind, &mut self.0).await.ok()

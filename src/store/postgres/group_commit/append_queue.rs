@@ -1,4 +1,4 @@
-//! Decides when an append runs, and with which others.
+//! Decides when an append runs, and with which other appends.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::store::StoreError;
 use crate::store::postgres::encode::EncodedEvent;
 use crate::store::record_metadata::RecordMetadata;
 
-/// The most concurrent transactions, not counting those that wait for a stream's lock. One is enough for throughput; the others
-/// serve appends that arrive during a flush.
+/// The maximum number of concurrent transactions, not counting those that wait for a stream's lock. One is enough for throughput;
+/// the others serve appends that arrive during a flush.
 const MAX_TRANSACTIONS: u32 = 4;
 
-/// The most events in one transaction.
+/// The maximum number of events in one transaction.
 const MAX_GROUP_EVENTS: usize = 256;
 
 /// A transaction takes no further event once its JSON has this many bytes.
@@ -54,7 +54,7 @@ struct State {
 }
 
 impl AppendQueue {
-    /// For a pool with `max_connections`. Leaves one connection for reads, if there is more than one.
+    /// Creates the queue for a pool with `max_connections`. Leaves one connection for reads, if there is more than one.
     pub(in crate::store::postgres) fn new(max_connections: u32) -> Self {
         let max_permits = max_connections.saturating_sub(1).clamp(1, MAX_TRANSACTIONS);
         Self {
@@ -63,7 +63,7 @@ impl AppendQueue {
         }
     }
 
-    /// Claims a permit and puts the stream in flight, if the append may run now, in a transaction of its own. Not under load:
+    /// Claims a permit and puts the stream in flight, if the append may run now, in its own transaction. Under load it may not:
     /// callers that were just answered are likely to append again, and should share a transaction.
     pub(super) fn try_start_direct(&self, stream_key: &str) -> Option<Arc<str>> {
         let mut state = self.state.lock();
@@ -140,7 +140,7 @@ impl AppendQueue {
         }
     }
 
-    /// Returns whether the caller must start a group commit; the permit for it is claimed.
+    /// Returns whether the caller must start a group commit, for which the permit is then claimed.
     #[must_use]
     pub(super) fn try_start_group_commit(&self) -> bool {
         self.state.lock().try_claim_permit(self.max_permits)

@@ -1,4 +1,5 @@
-//! Appends to one stream, in transactions that wait for its lock: another session has locked the stream, or an append was refused.
+//! Appends to one stream in transactions that wait for its lock, after another session has locked the stream or an append was
+//! refused.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ pub(super) struct DirectAppend<E: StreamEvent> {
 }
 
 impl<E: StreamEvent> PostgresStore<E> {
-    /// `None` if the append must be queued.
+    /// Starts a direct append. Returns `None` if the append must be queued.
     pub(super) fn try_direct_append(&self, stream_key: &str) -> Option<DirectAppend<E>> {
         let stream_key = self.inner.append_queue.try_start_direct(stream_key)?;
         Some(DirectAppend {

@@ -4,7 +4,7 @@
 //! transactions at a time. Appends that arrive during them wait in the [`AppendQueue`] without a connection, and the next
 //! transaction takes all of them, whatever their streams: any number of writers share one flush.
 //!
-//! - Where few append, each append runs in a transaction of its own, without queueing ([`direct_append`]).
+//! - When there are few appends, each runs in its own transaction, without queueing ([`direct_append`]).
 //! - Under load, tasks take groups of appends from the queue ([`GroupCommitTask`]).
 //! - A stream that another session has locked, and a group in which an append was refused, continue in transactions per stream
 //!   ([`contended_append`]), so that they neither delay nor fail the others.
@@ -42,7 +42,7 @@ struct Group<'a, E: StreamEvent> {
 }
 
 impl<E: StreamEvent> PostgresStore<E> {
-    /// Appends an event: directly where few append, otherwise grouped with other queued appends.
+    /// Appends an event, directly when there are few appends, otherwise grouped with other queued appends.
     pub(super) async fn append_encoded(
         &self,
         stream_key: &str,
