@@ -1,11 +1,11 @@
--- Grants the rights that the event store needs; docs/security.md explains them. A script for psql, run by a superuser or by the
--- owner of the schema. Every role is optional, one role may have several rights, and the script can be run again.
+-- Grants the rights that the event store needs; docs/security.md explains them. A script for psql. Every role is optional, one
+-- role may have several rights, and the script can be run again.
 --
--- Before the first migration, for the role that runs the migrations:
+-- Before the first migration, as a superuser or as the owner of the schema or database:
 --
 --     psql -v schema=doorbell -v owner=doorbell_owner -f migrations/grants.sql "$DATABASE_URL"
 --
--- After the first migration:
+-- After the first migration, as its owner or as a superuser:
 --
 --     psql -v schema=doorbell -v writer=app -v reader=app -v trimmer=janitor -f migrations/grants.sql "$DATABASE_URL"
 --
@@ -19,14 +19,13 @@
 
 BEGIN;
 
--- Creates, replaces and upgrades the tables and functions, and owns them.
+-- Creates and upgrades the tables and functions, owns them, and can grant the other rights. No other role should be able to create
+-- functions in the schema: they would run as the roles that use it.
 \if :{?owner}
     CREATE SCHEMA IF NOT EXISTS :"schema";
-    GRANT USAGE, CREATE ON SCHEMA :"schema" TO :"owner";
+    REVOKE CREATE ON SCHEMA :"schema" FROM PUBLIC;
+    GRANT USAGE, CREATE ON SCHEMA :"schema" TO :"owner" WITH GRANT OPTION;
 \endif
-
--- A role that can create functions in the schema can run code as every role that uses it.
-REVOKE CREATE ON SCHEMA :"schema" FROM PUBLIC;
 
 -- Appends and notifies. Cannot read payloads, change events, or choose the transaction ID by which readers find changes.
 \if :{?writer}

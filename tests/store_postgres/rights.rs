@@ -8,6 +8,7 @@ use doorbell::bus::{BusEvent, DistributedBus, FleetEvent};
 use doorbell::store::{PostgresStore, Store as _, StoreError, migration_sql};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use testkit::within::eventually;
 use throwaway_postgres::Database;
 
 use crate::store_suite::event;
@@ -46,7 +47,12 @@ impl Roles {
 
     /// Runs `grants.sql` with a role for each right.
     fn grant(&self, schema: &str, rights: &[(&str, &str)]) {
-        let mut script = format!("\\set schema '{schema}'\n");
+        self.grant_as("", schema, rights);
+    }
+
+    /// The same, as another role than the superuser.
+    fn grant_as(&self, set_role: &str, schema: &str, rights: &[(&str, &str)]) {
+        let mut script = format!("{set_role}\\set schema '{schema}'\n");
         for (right, role) in rights {
             script.push_str(&format!("\\set {right} {}\n", self.name(role)));
         }
@@ -252,7 +258,12 @@ async fn p22_a_bus_runs_with_the_rights_of_writer_and_reader() {
     let script = migration_sql("doorbell").unwrap();
     let owner = roles.name("owner");
     roles.database.psql(&format!("SET ROLE {owner};\n{script}")).unwrap();
-    roles.grant("doorbell", &[("writer", "app"), ("reader", "app")]);
+    // The owner can grant the other rights.
+    roles.grant_as(
+        &format!("SET ROLE {owner};\n"),
+        "doorbell",
+        &[("writer", "app"), ("reader", "app")],
+    );
     let store = roles.store("doorbell", "app").await;
     store.migrate().await.unwrap();
     store.check_migrated().await.unwrap();
@@ -267,6 +278,46 @@ async fn p22_a_bus_runs_with_the_rights_of_writer_and_reader() {
             other => panic!("{other:?}"),
         }
     }
+    bus.shutdown().await;
+}
+
+/// Row-level security is enabled while a bus runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p21_events_that_become_hidden_are_not_reported_as_lost() {
+    let roles = Roles::fresh(&["owner", "app"]);
+    roles.grant("doorbell", &[("owner", "owner")]);
+    roles.store("doorbell", "owner").await.migrate().await.unwrap();
+    roles.grant("doorbell", &[("writer", "app"), ("reader", "app")]);
+    let store = roles.store("doorbell", "app").await;
+    let builder = DistributedBus::builder(std::sync::Arc::new(store.clone()));
+    let bus = builder.url(&roles.database.url()).pool(store.pool().clone());
+    let bus = bus.sweep_interval(Duration::from_millis(50)).connect().await.unwrap();
+    let mut subscriptions = [bus.subscribe_all_ready().await.unwrap(), bus.subscribe_from("a", 0)];
+    let mut expect = async |seq: u64| {
+        for subscription in &mut subscriptions {
+            match subscription.recv().await {
+                Some(BusEvent::Event(event)) => assert_eq!(event.seq, seq),
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    for seq in 1..=3 {
+        bus.append_and_publish(event("a", "x")).await.unwrap();
+        expect(seq).await;
+    }
+    let psql = |sql: &str| roles.database.psql(sql).unwrap();
+    psql("ALTER TABLE doorbell.events ENABLE ROW LEVEL SECURITY");
+    let failed_reads = bus.stats().failed_reads;
+    forbidden(store.append(event("a", "x")).await);
+    // Committed by another role meanwhile.
+    psql(r#"SELECT doorbell.append('a', '{"agent_id": "a", "type": "agent_connected"}', notify => true)"#);
+    eventually("the reads fail", || bus.stats().failed_reads > failed_reads + 3).await;
+    assert_eq!(bus.stats().rewinds, 0);
+    psql("ALTER TABLE doorbell.events DISABLE ROW LEVEL SECURITY");
+    expect(4).await;
+    bus.append_and_publish(event("a", "x")).await.unwrap();
+    expect(5).await;
+    assert_eq!(bus.stats().rewinds, 0);
     bus.shutdown().await;
 }
 
