@@ -27,7 +27,7 @@
 //!
 //! Everything is in the directory for temporary files. Each server has its own directory. `throwaway-postgres-UID` holds what
 //! servers share: the locks on their ports, and an initialised data directory for each kind of server, from which new ones are
-//! copied. PostgreSQL refuses to run as root, so a process of root runs it as the user `postgres`, or else `nobody`.
+//! copied. PostgreSQL refuses to run as root, so a root process runs it as the user `postgres`, or else `nobody`.
 //!
 //! # Clean-up
 //!

@@ -12,9 +12,9 @@ use crate::bus::BusError;
 /// The position at which a subscription starts.
 #[derive(Clone, Debug)]
 pub(crate) enum StartPosition {
-    /// After this number of its stream.
+    /// Starts after this number of its stream.
     One(u64),
-    /// After these numbers, by slot. Streams that are added later start after their base.
+    /// Starts after these numbers, by slot. Streams that are added later start after their base.
     All(Arc<[u64]>),
 }
 

@@ -26,7 +26,7 @@ impl Cursors {
         }
     }
 
-    /// After a number that the subscriber has received. No notification changes this start.
+    /// Creates a cursor after a number that the subscriber has received. No notification changes this start.
     pub(super) fn after(seq: u64) -> Self {
         Self::One(seq & !FRESH)
     }
@@ -47,7 +47,7 @@ impl Cursors {
         }
     }
 
-    /// The number of the last event. The subscription must have received an item of the stream.
+    /// Returns the number of the last event. The subscription must have received an item of the stream.
     pub(super) fn get<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot) -> u64 {
         *self.entry(hub, slot) & !FRESH
     }

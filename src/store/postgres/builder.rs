@@ -149,7 +149,7 @@ impl<E> PostgresStoreBuilder<E> {
         self
     }
 
-    /// The channel on which [`append_in_notifying`](PostgresStore::append_in_notifying) and the buses over this store send
+    /// Sets the channel on which [`append_in_notifying`](PostgresStore::append_in_notifying) and the buses over this store send
     /// notifications. The SQL functions do not know it: pass it to them.
     ///
     /// Default: the channel of the schema, see [`DEFAULT_CHANNEL`]. Range: 1 to 63 bytes, without NUL.

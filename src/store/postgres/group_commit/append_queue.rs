@@ -77,7 +77,7 @@ impl AppendQueue {
     }
 
     /// Releases the permit of a direct append, which has ended or waits for a lock. Returns whether the caller must start a group
-    /// commit; the permit for it is claimed.
+    /// commit, for which the permit is then claimed.
     #[must_use]
     pub(super) fn release_permit(&self) -> bool {
         let mut state = self.state.lock();
@@ -85,7 +85,7 @@ impl AppendQueue {
         state.try_claim_permit(self.max_permits)
     }
 
-    /// Queues an append. Returns whether the caller must start a group commit; the permit for it is claimed.
+    /// Queues an append. Returns whether the caller must start a group commit, for which the permit is then claimed.
     #[must_use]
     pub(super) fn enqueue(&self, stream_key: &str, append: QueuedAppend) -> bool {
         let mut state = self.state.lock();

@@ -186,7 +186,7 @@ impl<E: StreamEvent> Group<'_, E> {
     }
 }
 
-/// Whether an error would meet each append of a group on its own, too.
+/// Returns `true` if an error would also occur for each append of a group on its own.
 fn concerns_all(error: &StoreError) -> bool {
     matches!(error, StoreError::Unavailable { .. } | StoreError::ReadOnly)
 }
