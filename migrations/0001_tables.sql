@@ -64,7 +64,7 @@ ALTER TABLE low_water_marks ENABLE REPLICA TRIGGER set_replicated_xid;
 
 -- Describes the installation: the migrations that have run, whether the tables are bound to this database (see
 -- rebind_after_restore()), and the tables on which row-level security applies to the caller; if there are any, nothing else.
--- The table migrations is created before the first migration runs.
+-- Raises RB004 if every role may create objects in the schema. The table migrations is created before the first migration runs.
 CREATE FUNCTION installation(
     OUT versions bigint[],
     OUT checksums bytea[],
@@ -73,6 +73,10 @@ CREATE FUNCTION installation(
 )
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
+    -- The schema is on the search path of the functions, so what others have created in it must not be used here either.
+    IF pg_catalog.has_schema_privilege('public', pg_catalog.current_schema()::pg_catalog.text, 'CREATE') THEN
+        RAISE EXCEPTION 'every role may create objects in the schema' USING ERRCODE = 'RB004';
+    END IF;
     restricted_tables := ARRAY(
         SELECT t.name FROM unnest(ARRAY['events', 'low_water_marks', 'history_identity', 'migrations']) AS t (name)
         WHERE row_security_active(t.name));

@@ -81,6 +81,17 @@ pub enum StoreError {
         /// What is not permitted.
         reason: String,
     },
+    /// Every role may create objects in the store's schema, and so could run code as each role that uses the store. This is the
+    /// default for the schema `public` up to PostgreSQL 14, and upgrades keep it. Use another schema, or revoke the right:
+    /// `REVOKE CREATE ON SCHEMA … FROM PUBLIC`.
+    #[error(
+        "every role may create objects in schema {schema:?}, and could run code as the roles that use the store; nothing was \
+         changed; use another schema, or REVOKE CREATE ON SCHEMA FROM PUBLIC"
+    )]
+    UnsafeSchema {
+        /// The schema.
+        schema: String,
+    },
     /// The store cannot be reached, or its pool has no free connection. A write that was in progress may or may not have
     /// happened. Retry; if the event has a number, with the same number.
     #[error("the store is unavailable: {reason}")]

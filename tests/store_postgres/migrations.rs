@@ -137,6 +137,26 @@ async fn migrations_coexist_with_those_of_the_application() {
     assert_eq!(search_path, "\"$user\", public");
 }
 
+/// P17: the schema is on the search path of the store's functions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p17_a_schema_in_which_every_role_may_create_objects_is_refused() {
+    let database = Database::fresh().unwrap();
+    // The default up to PostgreSQL 14.
+    database.psql("GRANT CREATE ON SCHEMA public TO PUBLIC").unwrap();
+    let builder = PostgresStore::<FleetEvent>::builder().schema("public").unwrap();
+    let store = builder.connect(&database.url()).await.unwrap();
+    let refused = store.migrate().await;
+    assert!(
+        matches!(&refused, Err(StoreError::UnsafeSchema { schema }) if schema == "public"),
+        "{refused:?}"
+    );
+    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+    assert_eq!(database.psql(tables).unwrap(), "0");
+    database.psql("REVOKE CREATE ON SCHEMA public FROM PUBLIC").unwrap();
+    store.migrate().await.unwrap();
+    assert_eq!(store.append(event("a", "x")).await.unwrap().seq, 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreachable_server_is_a_typed_error() {
     // Nothing listens on the port of a server that has stopped.

@@ -131,7 +131,7 @@ async fn check_notify<E: StreamEvent>(shared: &SharedBus<E>) {
     };
     let check = sqlx::query_as::<_, (f64, bool)>(
         "SELECT pg_catalog.pg_notification_queue_usage(), \
-         pg_catalog.has_function_privilege('pg_catalog.pg_notify(text, text)', 'EXECUTE')",
+         pg_catalog.has_function_privilege('pg_catalog.pg_notify(pg_catalog.text, pg_catalog.text)', 'EXECUTE')",
     );
     if let Ok(Ok((usage, may_notify))) =
         timeout(NOTIFY_CHECK_TIMEOUT, check.persistent(false).fetch_one(&pool.pool)).await

@@ -14,6 +14,9 @@ const INVALID_STREAM_KEY: &str = "RB002";
 const WRONG_SERVER: &str = "RB003";
 const STANDBY: &str = "standby";
 
+/// The SQLSTATE that the migrations and `installation()` raise.
+pub(super) const UNSAFE_SCHEMA: &str = "RB004";
+
 /// The DETAIL of [`SEQ_CONFLICT`].
 #[derive(Deserialize)]
 struct SeqConflictDetail {
@@ -94,6 +97,9 @@ fn from_server(error: &PgDatabaseError, schema: &Schema, operation: Operation<'_
         }
         // Keys are checked before they are sent, so the server's encoding, and with it the key's length in bytes, is not UTF-8.
         INVALID_STREAM_KEY => StoreError::other(error.message().to_owned()),
+        UNSAFE_SCHEMA => StoreError::UnsafeSchema {
+            schema: schema.name().to_owned(),
+        },
         "55P03" => StoreError::LockTimeout,
         "40P01" => StoreError::Deadlock,
         // A duplicate number was assigned after the transaction's snapshot.

@@ -36,7 +36,8 @@ impl<E> PostgresStore<E> {
     /// # Errors
     ///
     /// [`StoreError::Unavailable`]; [`StoreError::ReadOnly`] on a standby; [`StoreError::Forbidden`] if the role lacks a privilege,
-    /// or if row-level security applies to it; [`StoreError::Other`] if a migration that was run differs from this build's.
+    /// or if row-level security applies to it; [`StoreError::UnsafeSchema`]; [`StoreError::Other`] if a migration that was run
+    /// differs from this build's.
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -92,7 +93,7 @@ impl<E> PostgresStore<E> {
     /// # Errors
     ///
     /// [`StoreError::NotMigrated`] if a migration is missing; [`StoreError::Forbidden`] if the role lacks the privilege to look, or
-    /// if row-level security applies to it; [`StoreError::Unavailable`].
+    /// if row-level security applies to it; [`StoreError::UnsafeSchema`]; [`StoreError::Unavailable`].
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use sqlx::migrate::{Migration, Migrator};
 
+use super::error::UNSAFE_SCHEMA;
 use super::execute::BEGIN;
 use super::schema::{InvalidSchemaName, Schema};
 use crate::pg::quote::push_literal;
@@ -85,6 +86,9 @@ fn create_schema(schema: &Schema) -> String {
              PERFORM pg_advisory_xact_lock({LOCK_ID});\n    \
              IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = {name}) THEN\n        \
                  CREATE SCHEMA {schema};\n    \
+             ELSIF has_schema_privilege('public', {name}, 'CREATE') THEN\n        \
+                 RAISE EXCEPTION 'every role may create objects in the schema; nothing was changed' USING ERRCODE = '{UNSAFE_SCHEMA}',\n            \
+                     HINT = 'Use another schema, or REVOKE CREATE ON SCHEMA ... FROM PUBLIC.';\n    \
              END IF;\n    \
              IF NOT EXISTS (SELECT FROM pg_tables WHERE schemaname = {name} AND tablename = 'migrations') THEN\n        \
                  CREATE TABLE {schema}.migrations (\n            \
