@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use doorbell::bus::EventBus as _;
+use doorbell::store::Store as _;
+use testkit::within::eventually;
 use throwaway_postgres::Database;
 
-use crate::bus_support::{blocking, builder, expect, note, store};
+use crate::bus_support::{blocking, builder, expect, expect_nothing, note, store};
 
 /// A database, and the SQL that turns a session into one of a role without any right in it.
 fn with_stranger() -> (Arc<Database>, String) {
@@ -63,4 +65,65 @@ async fn p25_a_flood_of_notifications_causes_one_early_sweep_per_interval_and_st
         sweeps <= 2 * (intervals / 0.9).ceil() as u64 + 1,
         "{sweeps} sweeps in {intervals} intervals"
     );
+}
+
+/// The events were appended long before the subscriptions, and some are removed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_a_forged_notification_makes_no_new_subscriber_receive_old_events() {
+    let (database, as_stranger) = with_stranger();
+    let store = store(&database.url()).await;
+    let bus = builder(&database.url(), &store).connect().await.unwrap();
+    for _ in 0..5 {
+        store.append(note("quiet", "long before")).await.unwrap();
+    }
+    let backdate = "UPDATE doorbell.events SET appended_at = appended_at - interval '1 minute'";
+    database.psql(backdate).unwrap();
+    database.psql("SELECT doorbell.trim_stream('quiet', 2)").unwrap();
+    let forge = |seqs: &str| {
+        let received = bus.stats().notifications_received;
+        let forged = format!("{as_stranger} SELECT pg_notify('doorbell', 'quiet:{seqs}')");
+        database.psql(&forged).unwrap();
+        let bus = &bus;
+        async move { eventually("the notification", || bus.stats().notifications_received > received).await }
+    };
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    let mut one = bus.subscribe("quiet");
+    one.ready().await.unwrap();
+    forge("1").await;
+    forge("3-5").await;
+    store.append(note("quiet", "shortly before")).await.unwrap();
+    let mut later = bus.subscribe("quiet");
+    later.ready().await.unwrap();
+    // It is true for number 6, which no other notification has named.
+    forge("1-6").await;
+    bus.append_and_publish(note("quiet", "after")).await.unwrap();
+    for subscription in [&mut all, &mut one, &mut later] {
+        expect(subscription, "quiet", 6..=7).await;
+        expect_nothing(subscription);
+    }
+}
+
+/// A notification may name old events and recent ones together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_only_the_recent_events_of_a_late_notification_are_delivered() {
+    let database = Database::fresh().unwrap();
+    let store = store(&database.url()).await;
+    let bus = builder(&database.url(), &store).connect().await.unwrap();
+    for _ in 0..3 {
+        store.append(note("agent-1", "long before")).await.unwrap();
+    }
+    let backdate = "UPDATE doorbell.events SET appended_at = appended_at - interval '1 minute'";
+    database.psql(backdate).unwrap();
+    for _ in 0..2 {
+        store.append(note("agent-1", "shortly before")).await.unwrap();
+    }
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    let mut one = bus.subscribe("agent-1");
+    one.ready().await.unwrap();
+    database.psql("SELECT pg_notify('doorbell', 'agent-1:1-5')").unwrap();
+    bus.append_and_publish(note("agent-1", "after")).await.unwrap();
+    for subscription in [&mut all, &mut one] {
+        expect(subscription, "agent-1", 4..=6).await;
+        expect_nothing(subscription);
+    }
 }

@@ -7,14 +7,16 @@ use doorbell::bus::{BusError, BusState, DistributedBus};
 use testkit::within::eventually;
 use throwaway_postgres::{Database, Server};
 
-use crate::bus_support::{blocking, builder, bus, event, note, store, until, until_health};
+use crate::bus_support::{blocking, builder, bus, event, note, store, until};
 
 fn is_not_sent(error: Option<&BusError>, reason: &str) -> bool {
     matches!(error, Some(BusError::NotificationsNotSent { reason: r }) if r.contains(reason))
 }
 
 async fn until_not_sent(bus: &DistributedBus, reason: &str) {
-    until_health(bus, "a health that says why", |health| {
+    // `health_changes()` shows only changes of the state.
+    eventually("a health that says why", || {
+        let health = bus.health();
         health.state == BusState::Polling && is_not_sent(health.reason.as_ref(), reason)
     })
     .await;

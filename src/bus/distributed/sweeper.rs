@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::time::{Instant, timeout};
 
@@ -129,13 +129,17 @@ async fn check_notify<E: StreamEvent>(shared: &SharedBus<E>) {
     let Some(pool) = shared.notify_pool.get() else {
         return;
     };
-    let check = sqlx::query_as::<_, (f64, bool)>(
+    let check = sqlx::query_as::<_, (f64, bool, f64)>(
         "SELECT pg_catalog.pg_notification_queue_usage(), \
-         pg_catalog.has_function_privilege('pg_catalog.pg_notify(pg_catalog.text, pg_catalog.text)', 'EXECUTE')",
+         pg_catalog.has_function_privilege('pg_catalog.pg_notify(pg_catalog.text, pg_catalog.text)', 'EXECUTE'), \
+         pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())",
     );
-    if let Ok(Ok((usage, may_notify))) =
+    if let Ok(Ok((usage, may_notify, server_time))) =
         timeout(NOTIFY_CHECK_TIMEOUT, check.persistent(false).fetch_one(&pool.pool)).await
     {
         shared.health.notify_checked(usage, may_notify);
+        if let Ok(since_epoch) = Duration::try_from_secs_f64(server_time) {
+            shared.hub.set_server_time(UNIX_EPOCH + since_epoch);
+        }
     }
 }

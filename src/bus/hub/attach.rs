@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lag_accounting::LagAccounting;
+use super::late::Start;
 use super::start_signal::{StartPosition, StartSignal};
 use super::stream::{StreamRef, StreamSlot};
 use super::stream_table::Baseline;
@@ -56,7 +57,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let feed = subscribe(self.settings.stream_capacity, &mut stream.feed);
         let start = match stream.cursor {
             Some(cursor) => {
-                stream.started_at = tick;
+                stream.started_at = Start::now(tick);
                 StartSignal::already(Ok(StartPosition::One(cursor)))
             }
             None => {
@@ -105,7 +106,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             table.all.starting.push(signal.clone());
             signal
         } else {
-            table.all.started_at = tick;
+            table.all.started_at = Start::now(tick);
             StartSignal::already(Ok(StartPosition::All(table.snapshot())))
         };
         let last_rewind = table.last_rewind();

@@ -23,6 +23,8 @@ pub(super) enum Target {
     Stream {
         slot: StreamSlot,
         version: u64,
+        /// Whether the read was for a late notification, too.
+        is_late: bool,
     },
     /// The stream is not in the table. Only the store can determine whether it exists.
     Unverified,
@@ -48,15 +50,17 @@ impl<E: StreamEvent> Hub<E> {
             let stream = table.stream_mut(slot);
             stream.queued = false;
             let Some(cursor) = stream.cursor else { continue };
-            if stream.wanted > cursor {
+            if let Some(after) = stream.read_after() {
                 let through = std::mem::replace(&mut stream.wanted, cursor);
+                let is_late = stream.late.is_some();
                 let target = Target::Stream {
                     slot,
                     version: stream.version,
+                    is_late,
                 };
                 reads.push(PendingRead {
                     key: Arc::clone(&stream.key),
-                    after: cursor,
+                    after,
                     target,
                     through,
                 });
@@ -86,7 +90,13 @@ impl<E: StreamEvent> Hub<E> {
     pub(crate) fn deliver(&self, read: PendingRead, page: Page<E>, limit: usize) -> Delivered {
         let mut table = self.table.lock();
         let slot = match read.target {
-            Target::Stream { slot, version } => match table.current(slot, version) {
+            Target::Stream { slot, version, is_late } => match table.current(slot, version) {
+                // A late notification has come since: its events go before the others.
+                Some(stream) if stream.late.is_some() && !is_late => {
+                    stream.wanted = stream.wanted.max(read.through);
+                    table.queue(slot);
+                    return Delivered::default();
+                }
                 Some(_) => slot,
                 None => return Delivered::default(), // rewound or removed in the meantime
             },
@@ -103,6 +113,12 @@ impl<E: StreamEvent> Hub<E> {
                 None => table.insert_for_all(read.key, read.after),
             },
         };
+        if !self.decide_late(&mut table, slot, &page, limit) {
+            let stream = table.stream_mut(slot);
+            stream.wanted = stream.wanted.max(read.through);
+            table.queue(slot);
+            return Delivered::default();
+        }
         let is_full = page.records.len() >= limit;
         let mut items = Vec::with_capacity(page.records.len());
         let stream = table.stream_mut(slot);
@@ -154,7 +170,7 @@ impl<E: StreamEvent> Hub<E> {
             }
         };
         let stream = table.stream_mut(slot);
-        if stream.cursor.and_then(|cursor| cursor.checked_add(1)) != Some(seq) {
+        if stream.late.is_some() || stream.cursor.and_then(|cursor| cursor.checked_add(1)) != Some(seq) {
             drop(table);
             self.on_notification(key, seq..=seq);
             return false;

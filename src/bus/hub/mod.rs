@@ -10,6 +10,7 @@ mod attach;
 mod collect;
 mod delivery;
 mod lag_accounting;
+mod late;
 mod notifications;
 mod publish_queue;
 mod recent_ids;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use self::late::ClockOffset;
 use self::publish_queue::PublishQueue;
 use self::stream_table::StreamTable;
 use crate::bus::stats::Counters;
@@ -63,6 +65,7 @@ pub(crate) struct Hub<E: Send + Sync + 'static> {
     publish_queue: PublishQueue<E>,
     settings: HubSettings,
     pub(crate) counters: Arc<Counters>,
+    clock_offset: ClockOffset,
     /// Wakes the tasks that read for the hub.
     wakeup: Box<dyn Fn() + Send + Sync>,
 }
@@ -73,6 +76,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             table: Mutex::new(StreamTable::new()),
             publish_queue: PublishQueue::default(),
             settings,
+            clock_offset: ClockOffset::default(),
             counters,
             wakeup,
         }

@@ -6,9 +6,8 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::stream::StreamSlot;
+use super::Hub;
 use super::stream_table::{Baseline, StreamTable};
-use super::{Hub, StreamNoticeKind};
 
 /// The effect of a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,8 +57,8 @@ impl<E: Send + Sync + 'static> Hub<E> {
             stream.first_notified = Some(first.min(*seqs.start()));
             return NotificationOutcome::WillRead;
         };
-        if *seqs.start() <= cursor {
-            self.lower(table, slot, *seqs.start());
+        if *seqs.start() <= cursor && self.on_late_notification(table, slot, *seqs.start()) {
+            return NotificationOutcome::WillRead;
         }
         if *seqs.end() <= cursor {
             return NotificationOutcome::AlreadyKnown;
@@ -90,29 +89,5 @@ impl<E: Send + Sync + 'static> Hub<E> {
             table.sweep_requested = true; // bounded memory: the sweep finds what is not remembered here
         }
         NotificationOutcome::WillRead
-    }
-
-    /// Handles a notification for number `first`, at or below the cursor. A subscription that has started since the last delivery
-    /// has not received that event, although its appender may have sent the notification after the subscription was ready.
-    /// Therefore the event is delivered to it.
-    pub(super) fn lower(&self, table: &mut StreamTable<E>, slot: StreamSlot, first: u64) {
-        let all_started_at = if table.all.subscriptions > 0 {
-            table.all.started_at
-        } else {
-            0
-        };
-        let stream = table.stream(slot);
-        let is_fresh = stream.started_at.max(all_started_at) > stream.delivered_at;
-        let Some(delivered) = stream.cursor.filter(|&cursor| is_fresh && first <= cursor) else {
-            return;
-        };
-        let to = first - 1;
-        let tick = table.tick();
-        let stream = table.stream_mut(slot);
-        stream.delivered_at = tick;
-        stream.lowered = Some(to);
-        let era = stream.era;
-        let item = StreamNoticeKind::Lowered { to, delivered }.on(slot, era);
-        self.push(table, slot, vec![item]);
     }
 }

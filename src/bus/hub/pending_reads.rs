@@ -24,7 +24,7 @@ impl<E: StreamEvent> Hub<E> {
         } in reads
         {
             match target {
-                Target::Stream { slot, version } => {
+                Target::Stream { slot, version, .. } => {
                     let Some(stream) = table.current(slot, version) else {
                         continue;
                     };

@@ -50,6 +50,7 @@ impl<E: StreamEvent> Hub<E> {
         let era = stream.era;
         stream.cursor = Some(resume_after);
         stream.wanted = high_water;
+        (stream.late, stream.recent_from) = (None, None);
         stream.recent_ids.truncate(if exact { resume_after } else { 0 });
         self.send(&mut table, slot, vec![StreamNoticeKind::from(rewind).on(slot, era)]);
         drop(table);

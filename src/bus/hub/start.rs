@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Hub;
+use super::late::Start;
 use super::start_signal::{StartPosition, StartSignal};
 use super::stream::{StreamRef, StreamSlot};
 use super::stream_table::{Baseline, StreamTable};
@@ -44,12 +45,12 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let stream = table.stream_mut(slot);
         stream.cursor = Some(high_water);
         stream.base = high_water;
-        stream.started_at = tick;
+        stream.started_at = Start::now(tick);
         let (first_notified, wanted) = (stream.first_notified.take(), stream.wanted);
         let signals = stream.starting.drain(..);
         started.extend(signals.map(|signal| (signal, StartPosition::One(high_water))));
         if let Some(first) = first_notified {
-            self.lower(table, slot, first);
+            self.on_late_notification(table, slot, first);
         }
         if wanted > high_water {
             table.queue(slot);
@@ -94,7 +95,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             }
             None => Baseline::Unknown,
         };
-        table.all.started_at = table.tick();
+        table.all.started_at = Start::now(table.tick());
         let start = StartPosition::All(table.snapshot());
         let signals = std::mem::take(&mut table.all.starting).into_iter();
         started.extend(signals.map(|signal| (signal, start.clone())));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::late::{LateNotification, Start};
 use super::recent_ids::RecentIds;
 use super::start_signal::StartSignal;
 use super::{Era, RingItem, StreamNotice, StreamNoticeKind};
@@ -42,10 +43,14 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     /// The lowest number that was named by a notification before the cursor was known.
     pub(super) first_notified: Option<u64>,
     /// When a subscription last started here, and when an event was last delivered, by the table's clock.
-    pub(super) started_at: u64,
+    pub(super) started_at: Start,
     pub(super) delivered_at: u64,
     /// The number to which a late notification last [lowered](StreamNoticeKind::Lowered) fresh subscriptions.
     pub(super) lowered: Option<u64>,
+    /// A notification of earlier events that waits for a read. Nothing is delivered before.
+    pub(super) late: Option<LateNotification>,
+    /// The lowest number that a late notification may lower to, for the start with this tick.
+    pub(super) recent_from: Option<(u64, u64)>,
     pub(super) recent_ids: RecentIds,
     /// Subscriptions that wait for the cursor.
     pub(super) starting: Vec<StartSignal>,
@@ -65,9 +70,11 @@ impl<E: Send + Sync + 'static> Stream<E> {
             base: cursor.unwrap_or(0),
             wanted: 0,
             first_notified: None,
-            started_at: 0,
+            started_at: Start::NONE,
             delivered_at: 0,
             lowered: None,
+            late: None,
+            recent_from: None,
             recent_ids: RecentIds::default(),
             starting: Vec::new(),
             queued: false,

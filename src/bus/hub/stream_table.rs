@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::lag_accounting::LagAccounting;
+use super::late::Start;
 use super::publish_queue::QueuedItems;
 use super::start_signal::StartSignal;
 use super::stream::{Stream, StreamRef, StreamSlot};
@@ -42,7 +43,7 @@ pub(super) struct AllStreams<E: Send + Sync + 'static> {
     /// Subscriptions that wait for the baseline.
     pub(super) starting: Vec<StartSignal>,
     /// When a subscription last started, by the table's clock.
-    pub(super) started_at: u64,
+    pub(super) started_at: Start,
     pub(super) lag_accounting: LagAccounting,
 }
 
@@ -69,7 +70,7 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
                 subscriptions: 0,
                 baseline: Baseline::Missing,
                 starting: Vec::new(),
-                started_at: 0,
+                started_at: Start::NONE,
                 lag_accounting: LagAccounting::starting_at(0),
             },
             queue: VecDeque::new(),

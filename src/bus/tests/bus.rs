@@ -81,7 +81,7 @@ impl Bus {
         }
     }
 
-    fn read(&self) {
+    pub(super) fn read(&self) {
         for read in self.hub.take_reads(10) {
             let page = self.store.replay_now(&read.key, read.after, 100);
             self.hub.deliver(read, page, 100);
