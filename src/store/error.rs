@@ -92,8 +92,8 @@ pub enum StoreError {
         /// The schema.
         schema: String,
     },
-    /// The store cannot be reached, or its pool has no free connection. A write that was in progress may or may not have
-    /// happened. Retry; if the event has a number, with the same number.
+    /// The store cannot be reached, its pool has no free connection, or the server lacks a resource, such as disk space. A write
+    /// that was in progress may or may not have happened. Retry; if the event has a number, with the same number.
     #[error("the store is unavailable: {reason}")]
     Unavailable {
         /// The message of the connection or the pool.

@@ -135,3 +135,60 @@ async fn p28_appends_go_on_with_the_only_connection_that_the_role_may_have() {
     let reads = tokio::time::timeout(Duration::from_secs(1), store.high_water("stream-0"));
     assert!(reads.await.expect("a read waits for no other connection").unwrap() > 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p33_a_full_disk_and_a_transaction_timeout_are_transient() {
+    let (database, stores) = stores_with(&[]).await;
+    for sqlstate in ["53100", "25P04"] {
+        database
+            .psql(&format!(
+                "CREATE OR REPLACE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS \
+                 'BEGIN RAISE EXCEPTION ''no room'' USING ERRCODE = ''{sqlstate}''; END'; \
+                 CREATE TRIGGER refuse BEFORE INSERT ON doorbell.events FOR EACH ROW EXECUTE FUNCTION public.refuse()"
+            ))
+            .unwrap();
+        for store in &stores {
+            let refused = store.append(event("a", "hello")).await;
+            assert!(
+                matches!(&refused, Err(error @ StoreError::Unavailable { reason }) if error.is_transient() && reason.contains("no room")),
+                "{refused:?}"
+            );
+        }
+        database.psql("DROP TRIGGER refuse ON doorbell.events").unwrap();
+    }
+    append_concurrently(&stores).await;
+}
+
+/// Reads of a standby need no transaction that may write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p10_a_standby_is_read_whatever_the_defaults_and_refuses_appends() {
+    let primary = Server::start().unwrap();
+    primary
+        .psql("ALTER DATABASE postgres SET default_transaction_read_only = on")
+        .unwrap();
+    let here = PostgresStore::connect(&primary.url()).await.unwrap();
+    here.migrate().await.unwrap();
+    here.append(event("a", "hello")).await.unwrap();
+    let standby = primary.standby().unwrap();
+    primary.wait_for_standby(&standby).unwrap();
+    let own = PostgresStore::connect(&standby.url()).await.unwrap();
+    let shared = PostgresStore::new(
+        PgPoolOptions::new()
+            .max_connections(2)
+            .connect(&standby.url())
+            .await
+            .unwrap(),
+    );
+    let pooled = PostgresStore::builder()
+        .transaction_pooler(true)
+        .connect(&standby.url())
+        .await
+        .unwrap();
+    for store in [own, shared, pooled] {
+        for _ in 0..2 {
+            assert_eq!(store.high_water("a").await.unwrap(), 1);
+            let refused = store.append(event("a", "hello")).await;
+            assert!(matches!(refused, Err(StoreError::ReadOnly)), "{refused:?}");
+        }
+    }
+}

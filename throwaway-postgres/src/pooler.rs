@@ -74,8 +74,7 @@ impl Pooler {
              auth_type = any\n\
              pool_mode = {mode}\n\
              default_pool_size = 10\n\
-             max_client_conn = 1000\n\
-             ignore_startup_parameters = extra_float_digits,options\n",
+             max_client_conn = 1000\n",
             server.port(),
             template::USER,
             port.number,

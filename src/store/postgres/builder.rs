@@ -248,19 +248,7 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
         if self.transaction_pooler {
             options = options.statement_cache_capacity(0);
         }
-        let settings =
-            (!self.transaction_pooler).then(|| settings(self.response_timeout.saturating_add(self.lock_timeout)));
         let pool = PgPoolOptions::new()
-            .after_connect(move |connection, _| {
-                let settings = settings.clone();
-                Box::pin(async move {
-                    if let Some(settings) = settings {
-                        let set = sqlx::raw_sql(sqlx::AssertSqlSafe(settings));
-                        sqlx::Executor::execute(connection, set).await?;
-                    }
-                    Ok(())
-                })
-            })
             .max_connections(POOL_SIZE)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
@@ -285,16 +273,6 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
         };
         Ok(builder.build(pool))
     }
-}
-
-/// Overrides the defaults of the role and the database that the store's statements must not depend on. The server cancels a statement
-/// only after the store has given it up.
-fn settings(time_limit: Duration) -> String {
-    let statement_timeout = time_limit.as_millis().saturating_add(1000).min(i32::MAX as u128);
-    format!(
-        "SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; \
-         SET default_transaction_deferrable = off; SET statement_timeout = {statement_timeout}"
-    )
 }
 
 #[derive(Debug, Error)]

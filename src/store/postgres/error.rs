@@ -42,6 +42,8 @@ pub(super) enum Refusal {
     OtherServer,
     /// The server is a standby, or a setting makes transactions read-only.
     ReadOnly,
+    /// The server is a standby, on which no transaction begins as read-write, or it does not support something else.
+    NotSupported,
     /// The transaction could not be serialized with others.
     Serialization,
 }
@@ -52,6 +54,7 @@ pub(super) fn refusal(error: &sqlx::Error) -> Option<Refusal> {
         WRONG_SERVER if database.detail() == Some(STANDBY) => Some(Refusal::Standby),
         WRONG_SERVER => Some(Refusal::OtherServer),
         "25006" => Some(Refusal::ReadOnly),
+        "0A000" => Some(Refusal::NotSupported),
         "40001" => Some(Refusal::Serialization),
         "23505" if database.table() == Some("events") => Some(Refusal::Serialization),
         _ => None,

@@ -18,8 +18,12 @@ use crate::store::StoreError;
 /// How often a statement is repeated that could not be serialized.
 const MAX_SERIALIZATION_RETRIES: u32 = 5;
 
-/// What a statement's transaction begins with if the defaults of the role or the database do not fit.
-pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+/// Begins a transaction for a statement if the default isolation level of the role or the database does not fit, or behind a
+/// transaction pooler. Also works on a standby.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// Begins a transaction for a statement that writes, if transactions are read-only by default. A standby refuses this.
+pub(super) const BEGIN_READ_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 impl<E> PostgresStore<E> {
     /// Runs a statement. `query` creates it for the server that must run it, the last argument.
@@ -28,7 +32,8 @@ impl<E> PostgresStore<E> {
         query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>, sqlx::Error> {
         let connection = self.inner.connections.acquire().await?;
-        self.fetch_on(connection, self.inner.response_timeout, query).await
+        self.fetch_on(connection, self.inner.response_timeout, false, query)
+            .await
     }
 
     /// For a statement that always returns one row.
@@ -45,7 +50,7 @@ impl<E> PostgresStore<E> {
         query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
     ) -> Result<PgRow, sqlx::Error> {
         let connection = self.inner.connections.acquire().await?;
-        let rows = self.fetch_on(connection, self.locking_timeout(), query).await;
+        let rows = self.fetch_on(connection, self.locking_timeout(), true, query).await;
         rows.and_then(only_row)
     }
 
@@ -61,21 +66,21 @@ impl<E> PostgresStore<E> {
         &self,
         mut connection: PooledConnection,
         limit: Duration,
+        writes: bool,
         query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>, sqlx::Error> {
         let inner = &*self.inner;
-        let mut explicit = inner.transaction_pooler || inner.primary.needs_explicit_transactions();
+        let mut begin = match inner.transaction_pooler {
+            _ if writes && inner.primary.needs_explicit_transactions() => Some(BEGIN_READ_WRITE),
+            true => Some(BEGIN),
+            false => None,
+        };
         let mut serialization_failures = 0;
         // Each of the pool's connections may lead to the wrong server; the one after them is new.
         let mut wrong_servers = None;
         loop {
             let server = inner.primary.expected();
-            let rows = fetch_rows(
-                &mut connection,
-                query(server.clone()),
-                explicit,
-                inner.transaction_pooler,
-            );
+            let rows = fetch_rows(&mut connection, query(server.clone()), begin, inner.transaction_pooler);
             let error = match timeout(limit, rows).await {
                 Ok(Ok(rows)) => {
                     inner.connections.give_back(connection);
@@ -93,24 +98,31 @@ impl<E> PostgresStore<E> {
                 None => return Err(error),
                 Some(Refusal::Serialization) if serialization_failures < MAX_SERIALIZATION_RETRIES => {
                     serialization_failures += 1;
-                    explicit = true; // the session's default is another isolation level
+                    begin = begin.or(Some(BEGIN)); // the session's default is another isolation level
                     continue;
                 }
                 Some(Refusal::Serialization) => return Err(error),
                 // The role or the database may have a setting for it.
-                Some(Refusal::ReadOnly) => match timeout(limit, is_in_recovery(&mut connection)).await {
-                    Ok(Ok(false)) if explicit => return Err(error),
-                    Ok(Ok(false)) => {
-                        explicit = true;
-                        inner.primary.use_explicit_transactions();
-                        continue;
+                Some(refusal @ (Refusal::ReadOnly | Refusal::NotSupported)) => {
+                    match timeout(limit, is_in_recovery(&mut connection)).await {
+                        Ok(Ok(false)) if begin == Some(BEGIN_READ_WRITE) || refusal == Refusal::NotSupported => {
+                            return Err(error);
+                        }
+                        Ok(Ok(false)) => {
+                            begin = Some(BEGIN_READ_WRITE);
+                            inner.primary.use_explicit_transactions();
+                            continue;
+                        }
+                        Ok(Ok(true)) => {
+                            begin = begin.and(Some(BEGIN));
+                            true
+                        }
+                        Ok(Err(_)) | Err(_) => {
+                            connection.close_on_drop();
+                            return Err(error);
+                        }
                     }
-                    Ok(Ok(true)) => true,
-                    Ok(Err(_)) | Err(_) => {
-                        connection.close_on_drop();
-                        return Err(error);
-                    }
-                },
+                }
                 Some(Refusal::Standby) => true,
                 Some(Refusal::OtherServer) => false,
             };
@@ -150,15 +162,15 @@ pub(super) fn only_row(mut rows: Vec<PgRow>) -> Result<PgRow, sqlx::Error> {
 async fn fetch_rows(
     connection: &mut PgConnection,
     query: Query<'_, Postgres, PgArguments>,
-    explicit: bool,
+    begin: Option<&'static str>,
     transaction_pooler: bool,
 ) -> Result<Vec<PgRow>, sqlx::Error> {
-    if !explicit {
+    let Some(begin) = begin else {
         return query.fetch_all(connection).await;
-    }
+    };
     // sqlx prepares a statement in one exchange and executes it in the next. A transaction pooler may switch servers in between,
     // unless a transaction is open.
-    let mut transaction = connection.begin_with(BEGIN).await?;
+    let mut transaction = connection.begin_with(begin).await?;
     let rows = query.persistent(!transaction_pooler).fetch_all(&mut *transaction).await;
     let ended = match rows {
         Ok(_) => transaction.commit().await,

@@ -4,7 +4,7 @@ use sqlx::migrate::MigrateError;
 use sqlx::{AssertSqlSafe, Connection as _};
 
 use super::PostgresStore;
-use super::execute::BEGIN;
+use super::execute::BEGIN_READ_WRITE;
 use super::migration_script::{self, MIGRATIONS};
 use super::schema::Schema;
 use crate::store::StoreError;
@@ -70,7 +70,7 @@ impl<E> PostgresStore<E> {
         let acquired = self.inner.connections.acquire().await;
         let mut connection = acquired.map_err(|error| self.read_error(error))?;
         let failed = |error| self.read_error(error);
-        let begun = connection.begin_with(BEGIN).await;
+        let begun = connection.begin_with(BEGIN_READ_WRITE).await;
         let mut transaction =
             begun.map_err(
                 |error| match error.as_database_error().and_then(|error| error.code()).as_deref() {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use sqlx::migrate::{Migration, Migrator};
 
 use super::error::UNSAFE_SCHEMA;
-use super::execute::BEGIN;
+use super::execute::BEGIN_READ_WRITE;
 use super::schema::{InvalidSchemaName, Schema};
 use crate::pg::quote::push_literal;
 
@@ -35,7 +35,7 @@ pub fn migration_sql(schema: &str) -> Result<String, InvalidSchemaName> {
     let schema = Schema::new(schema)?;
     Ok(format!(
         "-- The event store of doorbell {}: creates it in schema {}, or brings it up to date. Can be run again.\n\
-         {BEGIN};\n\
+         {BEGIN_READ_WRITE};\n\
          SET LOCAL client_encoding = 'UTF8';\n\
          {}\
          COMMIT;\n",
@@ -46,7 +46,7 @@ pub fn migration_sql(schema: &str) -> Result<String, InvalidSchemaName> {
     ))
 }
 
-/// What is to be run in a transaction that was begun with [`BEGIN`]: after waiting for the lock, each statement must see what the
+/// What is to be run in a transaction that was begun with [`BEGIN_READ_WRITE`]: after waiting for the lock, each statement must see what the
 /// previous holder of the lock has committed.
 pub(super) fn statements(schema: &Schema) -> String {
     let mut script = format!(
