@@ -162,10 +162,10 @@ impl WarmPool {
         }
         loop {
             let acquired = timeout_at(deadline, self.acquire_once()).await;
-            match acquired.map_err(|_| sqlx::Error::PoolTimedOut)? {
-                Some(acquired) => return acquired,
-                None => {} // the server is back: start again
+            if let Some(acquired) = acquired.map_err(|_| sqlx::Error::PoolTimedOut)? {
+                return acquired;
             }
+            // The server is back: start again.
         }
     }
 

@@ -10,6 +10,7 @@ use sqlx::postgres::PgPoolOptions;
 use testkit::proxy::Proxy;
 use testkit::within::{eventually, within};
 use throwaway_postgres::{Server, Stop};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::bus_support::progress::Progress;
@@ -31,6 +32,7 @@ fn demote(primary: &Server, next: &Server) {
 /// The only writer of a stream, at a steady pace. Records when an append was last refused.
 struct PacedWriter {
     stop: Arc<AtomicBool>,
+    refused: watch::Receiver<u64>,
     task: tokio::task::JoinHandle<(u64, Option<Instant>)>,
 }
 
@@ -38,6 +40,7 @@ impl PacedWriter {
     fn start(bus: DistributedBus, stream: &'static str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
+        let (refusals, refused) = watch::channel(0);
         let task = tokio::spawn(async move {
             let (mut seq, mut last_refusal) = (0, None);
             while !stopped.load(Ordering::Relaxed) {
@@ -45,14 +48,23 @@ impl PacedWriter {
                     Ok(_) => seq += 1,
                     // The previous attempt was committed, and only the response was lost.
                     Err(BusError::Store(StoreError::SeqConflict { expected, .. })) if expected == seq + 2 => seq += 1,
-                    Err(BusError::Store(error)) if error.is_transient() => last_refusal = Some(Instant::now()),
+                    Err(BusError::Store(error)) if error.is_transient() => {
+                        last_refusal = Some(Instant::now());
+                        refusals.send_modify(|refusals| *refusals += 1);
+                    }
                     Err(error) => panic!("event {}: {error:?}", seq + 1),
                 }
                 sleep(Duration::from_millis(5)).await;
             }
             (seq, last_refusal)
         });
-        Self { stop, task }
+        Self { stop, refused, task }
+    }
+
+    /// Waits for an append that is refused from now on.
+    async fn is_refused(&mut self) {
+        self.refused.mark_unchanged();
+        within("a refused append", self.refused.changed()).await.unwrap();
     }
 
     async fn stop(self) -> (u64, Option<Instant>) {
@@ -71,7 +83,7 @@ async fn switch_over(store: impl AsyncFn(&Proxy) -> Arc<PostgresStore>) {
     let here = builder(&url, &here).connect().await.unwrap();
     let there = builder(&url, &there).connect().await.unwrap();
     let mut all = Progress::of(here.subscribe_all_ready().await.unwrap(), 1);
-    let writer = PacedWriter::start(there.clone(), "agent-1");
+    let mut writer = PacedWriter::start(there.clone(), "agent-1");
     let mut writable = Instant::now();
     for _ in 0..2 {
         all.reaches("agent-1", all.at("agent-1") + 20).await;
@@ -81,7 +93,7 @@ async fn switch_over(store: impl AsyncFn(&Proxy) -> Arc<PostgresStore>) {
         })
         .await;
         // The address still leads to the old primary, and the pools connect to it.
-        sleep(Duration::from_millis(500)).await;
+        writer.is_refused().await;
         (old, new) = blocking(move || {
             new.promote().unwrap();
             (old, new)
@@ -96,7 +108,8 @@ async fn switch_over(store: impl AsyncFn(&Proxy) -> Arc<PostgresStore>) {
         }
         (old, new) = (new, old);
     }
-    sleep(Duration::from_millis(1500)).await;
+    // More than a second of appends at the writer's pace: none of them may be refused.
+    all.reaches("agent-1", all.at("agent-1") + 250).await;
     let (committed, last_refusal) = writer.stop().await;
     let late = last_refusal
         .expect("a standby refuses appends")
