@@ -15,6 +15,7 @@ use futures_util::future::{Shared, WeakShared};
 use parking_lot::Mutex;
 
 use super::hub::StreamRef;
+use crate::event::foreign;
 use crate::store::{Page, Record};
 
 /// The number of events in a page.
@@ -104,6 +105,7 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
     pub(crate) fn page_after(self: &Arc<Self>, stream: &StreamRef, seq: u64) -> PageFetch<E> {
         let number = seq / PAGE_EVENTS;
         let id = (stream.version, number);
+        let mut finished = foreign::DropLater::new(); // may be the last handle of a page
         let mut cached = self.cached.lock();
         if let Some(entry) = cached.pages.get(&id)
             && entry.read_at.elapsed() < self.keep_for
@@ -112,10 +114,9 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
             let page = Arc::clone(&entry.page);
             return futures_util::future::ready(Some(page)).boxed().shared();
         }
-        if let Some(read) = cached.reads.get(&id).and_then(WeakShared::upgrade)
-            && read.peek().is_none()
-        {
-            return read;
+        match cached.reads.get(&id).and_then(WeakShared::upgrade) {
+            Some(read) if read.peek().is_none() => return read,
+            read => finished.0.extend(read),
         }
         let this = Arc::clone(self);
         let read = self.source.read(
@@ -134,11 +135,16 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
     }
 
     fn insert(&self, id: PageId, page: &Arc<HistoryPage<E>>) {
+        // With the events of their pages.
+        let (mut finished, mut removed) = (foreign::DropLater::new(), foreign::DropLater::new());
         let mut cached = self.cached.lock();
         let cached = &mut *cached;
-        cached
-            .reads
-            .retain(|_, read| read.upgrade().is_some_and(|read| read.peek().is_none()));
+        cached.reads.retain(|_, read| {
+            let read = read.upgrade();
+            let is_running = read.as_ref().is_some_and(|read| read.peek().is_none());
+            finished.0.extend(read);
+            is_running
+        });
         if self.keep_for.is_zero() {
             return;
         }
@@ -146,14 +152,15 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
             page: Arc::clone(page),
             read_at: Instant::now(),
         };
-        if cached.pages.insert(id, entry).is_none() {
-            cached.order.push_back(id);
+        match cached.pages.insert(id, entry) {
+            Some(replaced) => removed.0.push(replaced),
+            None => cached.order.push_back(id),
         }
         while let Some(oldest) = cached.order.front() {
             if cached.order.len() <= MAX_CACHED_PAGES && cached.pages[oldest].read_at.elapsed() < self.keep_for {
                 return;
             }
-            cached.pages.remove(oldest);
+            removed.0.extend(cached.pages.remove(oldest));
             cached.order.pop_front();
         }
     }

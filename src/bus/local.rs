@@ -10,7 +10,7 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 
 use super::history_cache::{HistoryCache, HistorySource};
-use super::hub::{Attached, Hub, HubSettings};
+use super::hub::{Attached, Hub, HubSettings, Started};
 use super::{BusError, BusStats, BusSubscription, EventBus, FleetEvent, StreamEvent, SubscribeOptions};
 use crate::store::{MemoryStore, Page, Record, Store as _, check_stream_key};
 
@@ -50,9 +50,9 @@ struct Bus<E: StreamEvent> {
     hub: Arc<Hub<E>>,
     history: Arc<HistoryCache<E>>,
     store: MemoryStore<E>,
-    /// Held from an append until its events are queued, and while a subscription gets its start. So events are queued in the
-    /// order of their appends, and no append happens between a start and the read of the high-water mark that determines it.
-    order: Mutex<()>,
+    /// Held while a subscription gets its start, so that it has one when it is returned, and not only once another thread has
+    /// signalled it. No [foreign code](crate::event::foreign) runs under it.
+    starting: Mutex<()>,
 }
 
 /// Closes the bus when the last handle is dropped.
@@ -111,7 +111,7 @@ impl<E: StreamEvent> LocalBus<E> {
             hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
             history: HistoryCache::new(Arc::new(MemorySource(store.clone())), Duration::ZERO), // all of it is in memory
             store,
-            order: Mutex::new(()),
+            starting: Mutex::new(()),
         });
         Self {
             handle: Arc::new(Handle(Arc::clone(&bus))),
@@ -175,31 +175,24 @@ impl<E: StreamEvent> LocalBus<E> {
     /// # });
     /// ```
     pub async fn append_batch_and_publish(&self, events: Vec<E>) -> Result<Vec<E>, BusError> {
-        let events = {
-            let _order = self.bus.order.lock();
-            let events = self.bus.store.append_batch_now(events)?;
-            events.iter().for_each(|event| self.enqueue(event));
-            events
-        };
+        let events = self.bus.store.append_batch_now(events)?;
+        events.iter().for_each(|event| self.enqueue(event));
         self.deliver();
         Ok(events)
     }
 
     fn append_now(&self, event: E) -> Result<E, BusError> {
-        let event = {
-            let _order = self.bus.order.lock();
-            let event = self.bus.store.append_now(event)?;
-            self.enqueue(&event);
-            event
-        };
+        let event = self.bus.store.append_now(event)?;
+        self.enqueue(&event);
         self.deliver();
         Ok(event)
     }
 
-    /// Queues an event that was just appended. The caller holds `order`.
+    /// Queues an event that was just appended. If another thread's later event has come first, [`catch_up`](Self::catch_up) reads both.
     fn enqueue(&self, event: &E) {
         let hub = &self.bus.hub;
-        if hub.enqueue(event.stream_key(), &Record::from_event(event.clone())) {
+        let record = || Record::from_event(event.clone());
+        if hub.enqueue(event.stream_key(), event.seq(), record) {
             hub.counters.events_delivered.add(1);
             hub.counters.events_local.add(1);
         }
@@ -210,7 +203,7 @@ impl<E: StreamEvent> LocalBus<E> {
         self.bus.hub.flush();
     }
 
-    /// Delivers events that were appended to the store directly.
+    /// Delivers events that were appended to the store directly, or out of order by several threads.
     fn catch_up(&self) {
         const LIMIT: usize = 256;
         loop {
@@ -264,19 +257,18 @@ impl<E: StreamEvent> LocalBus<E> {
             return BusSubscription::refused(error.into());
         }
         let hub = &self.bus.hub;
-        let attached = {
-            let _order = self.bus.order.lock();
-            hub.collect_if_grown();
+        hub.collect_if_grown();
+        let (attached, started) = {
+            let _starting = self.bus.starting.lock();
             let attached = hub.attach_one(stream_key);
             let high_waters: Vec<_> = hub
                 .unstarted(usize::MAX)
                 .into_iter()
                 .map(|stream| (stream.clone(), self.bus.store.high_water_now(&stream.key)))
                 .collect();
-            hub.start(high_waters); // sets only the signal of this subscription, which nothing waits for yet
-            attached
+            (attached, hub.start(high_waters))
         };
-        self.subscription(attached, options)
+        self.subscription(attached, started, options)
     }
 
     /// Subscribes like [`subscribe_all`](EventBus::subscribe_all), with options.
@@ -291,15 +283,17 @@ impl<E: StreamEvent> LocalBus<E> {
     #[must_use]
     pub fn subscribe_all_with(&self, options: SubscribeOptions) -> BusSubscription<E> {
         let hub = &self.bus.hub;
-        let attached = {
-            let _order = self.bus.order.lock();
+        let (attached, started) = {
+            let _starting = self.bus.starting.lock();
             let attached = hub.attach_all();
-            if hub.needs_baseline() {
-                hub.set_baseline(Some(self.high_waters()));
-            }
-            attached
+            let started = if hub.needs_baseline() {
+                hub.set_baseline(Some(self.high_waters()))
+            } else {
+                Started::default()
+            };
+            (attached, started)
         };
-        self.subscription(attached, options)
+        self.subscription(attached, started, options)
     }
 
     fn high_waters(&self) -> HashMap<Arc<str>, u64> {
@@ -315,7 +309,14 @@ impl<E: StreamEvent> LocalBus<E> {
             .collect()
     }
 
-    fn subscription(&self, attached: Result<Attached<E>, BusError>, options: SubscribeOptions) -> BusSubscription<E> {
+    fn subscription(
+        &self,
+        attached: Result<Attached<E>, BusError>,
+        started: Started,
+        options: SubscribeOptions,
+    ) -> BusSubscription<E> {
+        self.bus.hub.signal(started);
+        self.catch_up(); // events that were appended in the meantime
         let (hub, history) = (Arc::clone(&self.bus.hub), Arc::clone(&self.bus.history));
         match attached {
             Ok(attached) => BusSubscription::new(hub, history, attached, options.after, options.on_slow),
@@ -373,7 +374,7 @@ struct MemorySource<E: StreamEvent>(MemoryStore<E>);
 
 impl<E: StreamEvent> HistorySource<E> for MemorySource<E> {
     fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<E>>> {
-        let page = self.0.replay_now(&key, after, limit);
-        Box::pin(std::future::ready(Some(page)))
+        let store = self.0.clone();
+        Box::pin(async move { Some(store.replay_now(&key, after, limit)) })
     }
 }

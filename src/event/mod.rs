@@ -9,6 +9,8 @@
 //! ```
 
 mod fleet_event;
+#[cfg(feature = "bus")]
+pub(crate) mod foreign;
 mod stream_event;
 mod stream_key;
 

@@ -396,7 +396,7 @@ impl<E: StreamEvent> DistributedBus<E> {
             if shared.wakeups.needs_history_check() {
                 // The event may belong to another history than the delivered ones, so it is read after the check.
                 shared.hub.on_notification(event.stream_key(), record.seq..=record.seq);
-            } else if shared.hub.enqueue(event.stream_key(), record) {
+            } else if shared.hub.enqueue(event.stream_key(), record.seq, || record.clone()) {
                 shared.counters.events_delivered.add(1);
                 shared.counters.events_local.add(1);
                 shared.health.delivered(None);

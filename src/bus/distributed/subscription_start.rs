@@ -54,7 +54,8 @@ async fn start_subscriptions<E: StreamEvent>(shared: &SharedBus<E>) -> Result<()
         let keys: Vec<_> = streams.iter().map(|stream| Arc::clone(&stream.key)).collect();
         let high_waters = shared.store.high_waters(&keys).await?;
         shared.health.store_answered();
-        shared.hub.start(streams.into_iter().zip(high_waters));
+        let started = shared.hub.start(streams.into_iter().zip(high_waters));
+        shared.hub.signal(started);
         shared.wakeups.reader.notify_one(); // notifications may have come before the start
     }
 }
@@ -93,7 +94,8 @@ async fn set_baseline<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), Store
     loop {
         let Some(changes) = shared.store.changed_since(next.as_ref(), STREAMS_PER_QUERY).await? else {
             shared.health.store_answered();
-            shared.hub.set_baseline(None);
+            let started = shared.hub.set_baseline(None);
+            shared.hub.signal(started);
             return Ok(());
         };
         shared.health.store_answered();
@@ -106,7 +108,8 @@ async fn set_baseline<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), Store
         }
         next = Some(changes.watermark);
     }
-    shared.hub.set_baseline(Some(listing));
+    let started = shared.hub.set_baseline(Some(listing));
+    shared.hub.signal(started);
     shared.wakeups.reader.notify_one();
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::Hub;
 use super::start_signal::StartSignal;
 use crate::bus::BusError;
+use crate::event::foreign;
 
 impl<E: Send + Sync + 'static> Hub<E> {
     /// [Collects](Self::collect) if the table has doubled since the last collection. For a bus without a timer.
@@ -21,6 +22,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
     /// subscribe again soon. Returns true if there are no subscriptions to all streams, in which case the next one needs a new
     /// baseline.
     pub(crate) fn collect(&self) -> bool {
+        let mut feeds = foreign::DropLater::new(); // with the events in the rings
         let mut table = self.table.lock();
         if table.all.subscriptions > 0 {
             // Subscriptions to all refer to streams by slot, so only the rings of single streams can be removed.
@@ -30,15 +32,16 @@ impl<E: Send + Sync + 'static> Hub<E> {
                 .flatten()
                 .filter(|stream| stream.subscriptions == 0)
             {
-                stream.feed = None;
+                feeds.0.extend(stream.feed.take());
             }
             return false;
         }
-        table.all.feed = None;
+        feeds.0.extend(table.all.feed.take());
         for index in 0..table.streams.len() {
-            let Some(stream) = table.streams[index].take_if(|stream| stream.subscriptions == 0) else {
+            let Some(mut stream) = table.streams[index].take_if(|stream| stream.subscriptions == 0) else {
                 continue;
             };
+            feeds.0.extend(stream.feed.take());
             let slot = table
                 .by_key
                 .remove(&stream.key)
@@ -58,16 +61,17 @@ impl<E: Send + Sync + 'static> Hub<E> {
             let mut table = self.table.lock();
             table.closed = true;
             let mut signals = std::mem::take(&mut table.all.starting);
-            let mut feeds = vec![table.all.feed.take()];
+            let mut feeds = foreign::DropLater::new();
+            feeds.0.extend(table.all.feed.take());
             for stream in table.streams.iter_mut().flatten() {
                 signals.append(&mut stream.starting);
-                feeds.push(stream.feed.take());
+                feeds.0.extend(stream.feed.take());
             }
             table.queue.clear();
             (signals, feeds)
         };
         self.publish_queue.flush();
-        drop(feeds); // after the lock is released: this wakes the subscribers
+        drop(feeds); // this wakes the subscribers
         StartSignal::set_all(signals.into_iter().map(|signal| (signal, Err(BusError::Closed))));
     }
 }

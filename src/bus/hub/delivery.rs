@@ -6,6 +6,7 @@ use super::stream::{Stream, StreamSlot};
 use super::stream_table::{Baseline, StreamTable};
 use super::{Hub, RingItem, StreamNoticeKind};
 use crate::bus::StreamEvent;
+use crate::event::foreign;
 use crate::store::{Page, Record};
 
 /// A range of a stream to read.
@@ -88,6 +89,8 @@ impl<E: StreamEvent> Hub<E> {
 
     /// Delivers a page that was read for `read`, with at most `limit` records.
     pub(crate) fn deliver(&self, read: PendingRead, page: Page<E>, limit: usize) -> Delivered {
+        let Page { records, low_water } = page;
+        let mut records = foreign::DropLater(records);
         let mut table = self.table.lock();
         let slot = match read.target {
             Target::Stream { slot, version, is_late } => match table.current(slot, version) {
@@ -104,7 +107,7 @@ impl<E: StreamEvent> Hub<E> {
                 Some(&slot) => slot,
                 None if table.all.subscriptions == 0 => return Delivered::default(),
                 // The stream does not exist. It gets no entry, or false notifications would fill the table.
-                None if page.records.is_empty() && page.low_water <= read.after => {
+                None if records.0.is_empty() && low_water <= read.after => {
                     return Delivered {
                         events: 0,
                         unfounded: 1,
@@ -113,30 +116,33 @@ impl<E: StreamEvent> Hub<E> {
                 None => table.insert_for_all(read.key, read.after),
             },
         };
-        if !self.decide_late(&mut table, slot, &page, limit) {
+        if !self.decide_late(&mut table, slot, &records.0, limit) {
             let stream = table.stream_mut(slot);
             stream.wanted = stream.wanted.max(read.through);
             table.queue(slot);
             return Delivered::default();
         }
-        let is_full = page.records.len() >= limit;
-        let mut items = Vec::with_capacity(page.records.len());
+        let is_full = records.0.len() >= limit;
+        let mut items = Vec::with_capacity(records.0.len());
         let stream = table.stream_mut(slot);
         if let Some(cursor) = stream.cursor
-            && page.low_water > cursor
+            && low_water > cursor
         {
-            stream.cursor = Some(page.low_water);
+            stream.cursor = Some(low_water);
             items.push(
                 StreamNoticeKind::Trimmed {
                     after: cursor,
-                    through: page.low_water,
+                    through: low_water,
                 }
                 .on(slot, stream.era),
             );
         }
         let mut events = 0;
-        for record in page.records {
-            events += u64::from(accept_next(stream, slot, record, &mut items));
+        for record in std::mem::take(&mut records.0) {
+            match accept_next(stream, slot, record, &mut items) {
+                Ok(()) => events += 1,
+                Err(record) => records.0.push(record),
+            }
         }
         let mut unfounded = 0;
         if is_full {
@@ -153,8 +159,17 @@ impl<E: StreamEvent> Hub<E> {
     /// Enqueues an event that this process has appended itself. If it is the next of a stream that has subscriptions, the next
     /// [`flush`](Self::flush) delivers it, and this method returns true. Otherwise, the event is read from the store like any
     /// other.
-    pub(crate) fn enqueue(&self, key: &str, record: &Record<E>) -> bool {
-        let seq = record.seq;
+    ///
+    /// `record` creates the event's record, which clones it. It is called only if the stream has subscriptions.
+    pub(crate) fn enqueue(&self, key: &str, seq: u64, record: impl FnOnce() -> Record<E>) -> bool {
+        let has_subscriptions = {
+            let table = self.table.lock();
+            table.all.subscriptions > 0 || table.by_key.contains_key(key)
+        };
+        if !has_subscriptions {
+            return false;
+        }
+        let mut record = foreign::DropLater(vec![record()]);
         let mut table = self.table.lock();
         let slot = match table.by_key.get(key) {
             Some(&slot) => slot,
@@ -176,7 +191,11 @@ impl<E: StreamEvent> Hub<E> {
             return false;
         }
         let mut items = Vec::with_capacity(1);
-        accept_next(stream, slot, record.clone(), &mut items);
+        let refused = record
+            .0
+            .pop()
+            .and_then(|record| accept_next(stream, slot, record, &mut items).err());
+        record.0.extend(refused);
         self.send(&mut table, slot, items);
         true
     }
@@ -200,17 +219,20 @@ impl<E: StreamEvent> Hub<E> {
     }
 }
 
-/// Accepts a record if it is the next of its stream. This is the only place where an event enters a ring.
+/// Accepts a record if it is the next of its stream, and returns it otherwise. This is the only place where an event enters a ring.
 fn accept_next<E: StreamEvent>(
     stream: &mut Stream<E>,
     slot: StreamSlot,
     record: Record<E>,
     items: &mut Vec<RingItem<E>>,
-) -> bool {
-    let Record { seq, id, event, .. } = record;
-    if stream.cursor.is_none_or(|cursor| cursor.checked_add(1) != Some(seq)) {
-        return false;
+) -> Result<(), Record<E>> {
+    if stream
+        .cursor
+        .is_none_or(|cursor| cursor.checked_add(1) != Some(record.seq))
+    {
+        return Err(record);
     }
+    let Record { seq, id, event, .. } = record;
     stream.cursor = Some(seq);
     if let Some(id) = id {
         stream.recent_ids.push(seq, id);
@@ -228,5 +250,5 @@ fn accept_next<E: StreamEvent>(
         }
         .on(slot, stream.era),
     });
-    true
+    Ok(())
 }

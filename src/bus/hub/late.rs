@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::stream::{Stream, StreamSlot};
 use super::stream_table::StreamTable;
 use super::{Hub, StreamNoticeKind};
-use crate::store::Page;
+use crate::store::Record;
 
 /// How long before a subscription's start an event may have been appended.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -106,7 +106,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
         &self,
         table: &mut StreamTable<E>,
         slot: StreamSlot,
-        page: &Page<E>,
+        records: &[Record<E>],
         limit: usize,
     ) -> bool {
         let start = table.latest_start(slot);
@@ -116,10 +116,10 @@ impl<E: Send + Sync + 'static> Hub<E> {
         };
         let earliest = self.clock_offset.server_time(start.at) - WINDOW;
         let is_recent = |appended_at: Option<SystemTime>| appended_at.is_none_or(|at| at >= earliest);
-        let before_start = page.records.iter().filter(|record| record.seq <= cursor);
+        let before_start = records.iter().filter(|record| record.seq <= cursor);
         let recent = before_start.clone().find(|record| is_recent(record.appended_at));
-        let last = page.records.last().map_or(cursor, |record| record.seq);
-        if recent.is_none() && page.records.len() >= limit && last < cursor {
+        let last = records.last().map_or(cursor, |record| record.seq);
+        if recent.is_none() && records.len() >= limit && last < cursor {
             stream.late = Some(LateNotification { after: last, ..late });
             return false;
         }

@@ -43,6 +43,7 @@ pub(crate) use attach::Attached;
 pub(crate) use notifications::NotificationOutcome;
 pub(crate) use rewind_log::PastRewind;
 pub(crate) use ring_item::{Era, RingItem, StreamNotice, StreamNoticeKind};
+pub(crate) use start::Started;
 pub(crate) use start_signal::{StartPosition, StartSignal, StartWait};
 pub(crate) use stream::{StreamRef, StreamSlot};
 pub(crate) use stream_table::UNSET;

@@ -5,11 +5,11 @@
 //! publishing publishes the items of all threads.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use parking_lot::Mutex;
 
 use super::RingItem;
+use crate::event::foreign;
 use crate::ring::Publisher;
 
 /// Items, and the rings to which they are published.
@@ -42,7 +42,8 @@ impl<E: Send + Sync + 'static> PublishQueue<E> {
         }
     }
 
-    /// Publishes until the queue is empty, unless another thread is publishing. The caller must not hold a lock of the bus.
+    /// Publishes until the queue is empty, unless another thread is publishing. This runs [foreign code](foreign), so the caller must not
+    /// hold a lock of the bus.
     pub(super) fn flush(&self) {
         loop {
             let batch = {
@@ -53,28 +54,16 @@ impl<E: Send + Sync + 'static> PublishQueue<E> {
                 queue.publishing = true;
                 std::mem::take(&mut queue.queued)
             };
-            let _publishing = Publishing(self); // ends also if a waker panics
-            let mut panic = None;
             for QueuedItems { feeds, items } in batch {
-                for feed in feeds.iter().flatten() {
-                    let publish = || feed.publish_batch(items.to_vec());
-                    if let Err(payload) = catch_unwind(AssertUnwindSafe(publish)) {
-                        panic = Some(payload); // from a waker: the other feeds come first
-                    }
+                for feed in feeds.into_iter().flatten() {
+                    foreign::run(|| {
+                        feed.publish_batch(items.to_vec());
+                    });
+                    foreign::run(|| drop(feed)); // it may be the last handle of the ring
                 }
+                drop(foreign::DropLater(items));
             }
-            if let Some(payload) = panic {
-                resume_unwind(payload);
-            }
+            self.0.lock().publishing = false;
         }
-    }
-}
-
-/// Releases the queue when dropped.
-struct Publishing<'a, E: Send + Sync + 'static>(&'a PublishQueue<E>);
-
-impl<E: Send + Sync + 'static> Drop for Publishing<'_, E> {
-    fn drop(&mut self) {
-        self.0.0.lock().publishing = false;
     }
 }

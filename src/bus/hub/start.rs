@@ -1,6 +1,7 @@
 //! Determines where subscriptions start, from what the store held when it was queried.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::Hub;
@@ -8,6 +9,15 @@ use super::late::Start;
 use super::start_signal::{StartPosition, StartSignal};
 use super::stream::{StreamRef, StreamSlot};
 use super::stream_table::{Baseline, StreamTable};
+
+/// What a start has to signal, as soon as the caller holds no lock: see [`Hub::signal`].
+#[must_use]
+#[derive(Default)]
+pub(crate) struct Started {
+    signals: Vec<(StartSignal, StartPosition)>,
+    /// Notifications that came before the baseline.
+    notified: HashMap<Arc<str>, RangeInclusive<u64>>,
+}
 
 impl<E: Send + Sync + 'static> Hub<E> {
     /// Returns at most `max` streams whose subscriptions wait for the store's high-water mark.
@@ -18,8 +28,8 @@ impl<E: Send + Sync + 'static> Hub<E> {
     }
 
     /// Starts subscriptions at their streams' high-water marks.
-    pub(crate) fn start(&self, high_waters: impl IntoIterator<Item = (StreamRef, u64)>) {
-        let mut started = Vec::new();
+    pub(crate) fn start(&self, high_waters: impl IntoIterator<Item = (StreamRef, u64)>) -> Started {
+        let mut started = Started::default();
         let mut table = self.table.lock();
         for (StreamRef { slot, version, .. }, high_water) in high_waters {
             if table
@@ -30,17 +40,10 @@ impl<E: Send + Sync + 'static> Hub<E> {
             }
         }
         table.retain_unstarted();
-        drop(table);
-        self.signal(started);
+        started
     }
 
-    fn start_stream(
-        &self,
-        table: &mut StreamTable<E>,
-        slot: StreamSlot,
-        high_water: u64,
-        started: &mut Vec<(StartSignal, StartPosition)>,
-    ) {
+    fn start_stream(&self, table: &mut StreamTable<E>, slot: StreamSlot, high_water: u64, started: &mut Started) {
         let tick = table.tick();
         let stream = table.stream_mut(slot);
         stream.cursor = Some(high_water);
@@ -48,7 +51,9 @@ impl<E: Send + Sync + 'static> Hub<E> {
         stream.started_at = Start::now(tick);
         let (first_notified, wanted) = (stream.first_notified.take(), stream.wanted);
         let signals = stream.starting.drain(..);
-        started.extend(signals.map(|signal| (signal, StartPosition::One(high_water))));
+        started
+            .signals
+            .extend(signals.map(|signal| (signal, StartPosition::One(high_water))));
         if let Some(first) = first_notified {
             self.on_late_notification(table, slot, first);
         }
@@ -57,10 +62,14 @@ impl<E: Send + Sync + 'static> Hub<E> {
         }
     }
 
-    /// Signals subscriptions their start. The caller must not hold the table's lock, because this calls wakers.
-    fn signal(&self, started: Vec<(StartSignal, StartPosition)>) {
-        StartSignal::set_all(started.into_iter().map(|(signal, start)| (signal, Ok(start))));
+    /// Signals subscriptions their start. The caller must not hold a lock of the bus, because this calls wakers.
+    pub(crate) fn signal(&self, started: Started) {
+        let signals = started.signals.into_iter();
+        StartSignal::set_all(signals.map(|(signal, start)| (signal, Ok(start))));
         self.publish_queue.flush();
+        for (key, seqs) in started.notified {
+            self.on_notification(&key, seqs);
+        }
     }
 
     /// Returns `true` if subscriptions to all streams wait for a baseline.
@@ -71,12 +80,12 @@ impl<E: Send + Sync + 'static> Hub<E> {
 
     /// Sets the baseline, at which subscriptions to all streams start. It consists of the high-water marks of all streams, or is
     /// `None` if the store cannot list its streams.
-    pub(crate) fn set_baseline(&self, listing: Option<HashMap<Arc<str>, u64>>) {
+    pub(crate) fn set_baseline(&self, listing: Option<HashMap<Arc<str>, u64>>) -> Started {
+        let mut started = Started::default();
         let mut table = self.table.lock();
         if !matches!(table.all.baseline, Baseline::Missing) {
-            return;
+            return started;
         }
-        let mut started = Vec::new();
         table.all.baseline = match listing {
             Some(mut listing) => {
                 let known: Vec<_> = table
@@ -98,13 +107,9 @@ impl<E: Send + Sync + 'static> Hub<E> {
         table.all.started_at = Start::now(table.tick());
         let start = StartPosition::All(table.snapshot());
         let signals = std::mem::take(&mut table.all.starting).into_iter();
-        started.extend(signals.map(|signal| (signal, start.clone())));
+        started.signals.extend(signals.map(|signal| (signal, start.clone())));
         // Notifications that came before the baseline are judged by it.
-        let unverified = std::mem::take(&mut table.unverified);
-        drop(table);
-        self.signal(started);
-        for (key, seqs) in unverified {
-            self.on_notification(&key, seqs);
-        }
+        started.notified = std::mem::take(&mut table.unverified);
+        started
     }
 }

@@ -1,13 +1,13 @@
 //! Signals to a subscription where it starts.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::SetOnce;
 
 use crate::bus::BusError;
+use crate::event::foreign;
 
 /// The position at which a subscription starts.
 #[derive(Clone, Debug)]
@@ -41,17 +41,10 @@ impl StartSignal {
         let _ = self.0.set(start); // the first value stays
     }
 
-    /// Sets several signals. If a waker panics, the other signals are still set, and the panic continues afterwards. The caller
-    /// must not hold a lock of the bus.
+    /// Sets several signals, even if a waker panics. The caller must not hold a lock of the bus.
     pub(super) fn set_all(starts: impl IntoIterator<Item = (Self, Result<StartPosition, BusError>)>) {
-        let mut panic = None;
         for (signal, start) in starts {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| signal.set(start))) {
-                panic = Some(payload);
-            }
-        }
-        if let Some(payload) = panic {
-            resume_unwind(payload);
+            foreign::run(|| signal.set(start));
         }
     }
 
@@ -115,7 +108,7 @@ mod tests {
         assert!(poll(&mut first_wait, &Waker::from(Arc::new(Panics))).is_pending());
         assert!(poll(&mut second_wait, Waker::noop()).is_pending());
         let starts = [first, second].map(|signal| (signal, Ok(StartPosition::One(7))));
-        assert!(catch_unwind(AssertUnwindSafe(|| StartSignal::set_all(starts))).is_err());
+        StartSignal::set_all(starts);
         assert!(matches!(poll(&mut first_wait, Waker::noop()), Poll::Ready(Ok(7))));
         assert!(matches!(poll(&mut second_wait, Waker::noop()), Poll::Ready(Ok(7))));
     }

@@ -46,7 +46,7 @@ impl Bus {
         let heads: Vec<_> = unstarted
             .map(|stream| (stream, self.store.high_water_now(key)))
             .collect();
-        self.hub.start(heads);
+        self.hub.signal(self.hub.start(heads));
         BusSubscription::new(
             Arc::clone(&self.hub),
             Arc::clone(&self.history),
@@ -59,7 +59,7 @@ impl Bus {
     /// Subscribes to all streams of an empty store. The subscription has started.
     pub(super) fn subscribe_all(&self) -> BusSubscription {
         let attached = self.hub.attach_all().expect("the hub is open");
-        self.hub.set_baseline(Some(HashMap::new()));
+        self.hub.signal(self.hub.set_baseline(Some(HashMap::new())));
         BusSubscription::new(
             Arc::clone(&self.hub),
             Arc::clone(&self.history),

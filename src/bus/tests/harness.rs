@@ -68,7 +68,8 @@ impl Harness {
             }
             Op::AppendHere { stream } => {
                 let event = self.model_store.append(&key(stream));
-                self.hub.enqueue(&key(stream), &Record::from_event(event));
+                self.hub
+                    .enqueue(&key(stream), event.seq, || Record::from_event(event.clone()));
                 self.hub.flush();
             }
             Op::DeliverLate => {
@@ -112,7 +113,7 @@ impl Harness {
         if self.hub.needs_baseline() {
             let listing = self.model_store.heads().into_iter();
             let listing = listing.map(|(key, head)| (Arc::from(key), head)).collect();
-            self.hub.set_baseline(Some(listing));
+            self.hub.signal(self.hub.set_baseline(Some(listing)));
         }
         let streams = self.hub.unstarted(2).into_iter();
         let heads: Vec<_> = streams
@@ -121,7 +122,7 @@ impl Harness {
                 (stream, head)
             })
             .collect();
-        self.hub.start(heads);
+        self.hub.signal(self.hub.start(heads));
     }
 
     fn read(&self, streams: usize, limit: usize, fails: bool) -> bool {

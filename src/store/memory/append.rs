@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::MemoryStore;
-use crate::event::StreamEvent;
+use crate::event::{StreamEvent, foreign};
 use crate::store::record_metadata::RecordMetadata;
 use crate::store::{StoreError, check_stream_key};
 
@@ -13,15 +13,12 @@ impl<E: StreamEvent> MemoryStore<E> {
     pub(super) fn append_event(&self, event: &E) -> Result<RecordMetadata, StoreError> {
         let (stream_key, given_seq, stored) = (event.stream_key(), event.seq(), Arc::new(event.clone()));
         check_stream_key(stream_key)?;
-        let appended_at = SystemTime::now();
-        let mut removed = Vec::new();
-        let (seq, position) = {
-            let mut streams = self.inner.streams.lock();
-            check_seq(stream_key, streams.high_water(stream_key), given_seq)?;
-            let seq = streams.append(stream_key, stored, appended_at, &mut removed);
-            (seq, streams.last_position())
-        };
-        Ok(self.metadata(seq, position, appended_at))
+        let mut removed = foreign::DropLater::new();
+        let mut streams = self.inner.streams.lock();
+        check_seq(stream_key, streams.high_water(stream_key), given_seq)?;
+        let appended_at = SystemTime::now(); // under the lock, so that it follows the numbers
+        let seq = streams.append(stream_key, stored, appended_at, &mut removed.0);
+        Ok(self.metadata(seq, streams.last_position(), appended_at))
     }
 
     /// Appends all events or none.
@@ -32,8 +29,7 @@ impl<E: StreamEvent> MemoryStore<E> {
             check_stream_key(stream_key)?;
             batch.push((stream_key, event.seq(), Arc::new(event.clone())));
         }
-        let appended_at = SystemTime::now();
-        let mut removed = Vec::new();
+        let mut removed = foreign::DropLater::new();
         let mut metadata = Vec::with_capacity(batch.len());
         let mut streams = self.inner.streams.lock();
         let mut high_waters = HashMap::new();
@@ -44,12 +40,11 @@ impl<E: StreamEvent> MemoryStore<E> {
             check_seq(stream_key, *high_water, given_seq)?;
             *high_water += 1;
         }
+        let appended_at = SystemTime::now(); // as above
         for (stream_key, _, stored) in batch {
-            let seq = streams.append(stream_key, stored, appended_at, &mut removed);
+            let seq = streams.append(stream_key, stored, appended_at, &mut removed.0);
             metadata.push(self.metadata(seq, streams.last_position(), appended_at));
         }
-        drop(streams);
-        drop(removed);
         Ok(metadata)
     }
 

@@ -15,7 +15,7 @@ pub use self::retention::MemoryRetention;
 use self::streams::Streams;
 use self::watermark::{StoreId, WatermarkFields};
 use super::{ChangedStream, Changes, EventId, Page, Record, Store, StoreError, Watermark};
-use crate::event::{FleetEvent, StreamEvent};
+use crate::event::{FleetEvent, StreamEvent, foreign};
 
 /// A [`Store`] in memory.
 ///
@@ -167,9 +167,8 @@ impl<E> MemoryStore<E> {
     /// assert_eq!((store.len(), store.high_water_now("agent-1")), (0, 1));
     /// ```
     pub fn trim_now(&self, stream_key: &str, through: u64) -> u64 {
-        let mut removed = Vec::new();
-        // The lock is released at the end of the statement, before `removed` is dropped.
-        self.inner.streams.lock().trim(stream_key, through, &mut removed)
+        let mut removed = foreign::DropLater::new();
+        self.inner.streams.lock().trim(stream_key, through, &mut removed.0)
     }
 }
 

@@ -1,0 +1,32 @@
+//! Runs foreign code: wakers, and the `Drop` of the event type.
+//!
+//! It may call the bus or the store, so none of their locks may be held, and it may panic. Whoever publishes an event runs the wakers of other
+//! subscribers and drops the events of other publishers, and is not at fault. So the panic ends here, after the panic hook has
+//! reported it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs foreign code. Its panic ends here.
+pub(crate) fn run(code: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(code)) {
+        std::mem::forget(payload); // dropping it may panic, too
+    }
+}
+
+/// Drops its values as [foreign code](self), one by one. To be declared before a lock is taken, so that it is dropped after the
+/// lock's release.
+pub(crate) struct DropLater<T>(pub(crate) Vec<T>);
+
+impl<T> DropLater<T> {
+    pub(crate) fn new() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Drop for DropLater<T> {
+    fn drop(&mut self) {
+        for value in self.0.drain(..) {
+            run(|| drop(value));
+        }
+    }
+}
