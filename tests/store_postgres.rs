@@ -6,6 +6,8 @@ use doorbell::store::Store as _;
 
 #[path = "store_postgres/append_concurrency.rs"]
 mod append_concurrency;
+#[path = "store_postgres/blocked_streams.rs"]
+mod blocked_streams;
 #[path = "store_postgres/changed_since.rs"]
 mod changed_since;
 #[path = "store_postgres/connection_loss.rs"]

@@ -39,7 +39,8 @@ impl<E: StreamEvent> PostgresStore<E> {
         stream_key: &str,
         event: &EncodedEvent,
     ) -> Result<RecordMetadata, StoreError> {
-        let query = |server| self.append_record_query(stream_key, event, false, server);
+        let query =
+            |server, lock_timeout_ms| self.append_record_query(stream_key, event, false, lock_timeout_ms, server);
         let row = self.run_append(stream_key, query).await?;
         self.metadata(&row)
     }
@@ -61,7 +62,8 @@ impl<E: StreamEvent> PostgresStore<E> {
         let Some(first) = stream_keys.first() else {
             return Ok(Vec::new());
         };
-        let query = |server| self.append_records_query(stream_keys, events, false, server);
+        let query =
+            |server, lock_timeout_ms| self.append_records_query(stream_keys, events, false, lock_timeout_ms, server);
         let row = self.run_append(first, query).await?;
         self.metadata_of_all(&row)
     }
@@ -69,7 +71,7 @@ impl<E: StreamEvent> PostgresStore<E> {
     async fn run_append<'q>(
         &self,
         stream_key: &str,
-        query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
+        query: impl Fn(Option<Arc<str>>, i32) -> Query<'q, Postgres, PgArguments>,
     ) -> Result<PgRow, StoreError> {
         let appended = self.fetch_one_locking(query).await;
         appended.map_err(|error| self.append_error(error, stream_key))
@@ -89,6 +91,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         stream_key: &'q str,
         event: &'q EncodedEvent,
         notify: bool,
+        lock_timeout_ms: i32,
         server: Option<Arc<str>>,
     ) -> Query<'q, Postgres, PgArguments> {
         let inner = &*self.inner;
@@ -98,7 +101,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             .bind(event.expected_seq)
             .bind(notify)
             .bind(&*inner.channel)
-            .bind(inner.lock_timeout_ms)
+            .bind(lock_timeout_ms)
             .bind(server)
             .persistent(!inner.transaction_pooler)
     }
@@ -108,6 +111,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         stream_keys: &'q [&'q str],
         events: &'q [EncodedEvent],
         notify: bool,
+        lock_timeout_ms: i32,
         server: Option<Arc<str>>,
     ) -> Query<'q, Postgres, PgArguments> {
         let inner = &*self.inner;
@@ -119,7 +123,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             .bind(expected_seqs)
             .bind(notify)
             .bind(&*inner.channel)
-            .bind(inner.lock_timeout_ms)
+            .bind(lock_timeout_ms)
             .bind(server)
             .persistent(!inner.transaction_pooler)
     }

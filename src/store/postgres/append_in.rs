@@ -118,7 +118,7 @@ impl<E: StreamEvent> PostgresStore<E> {
     async fn append_event_in(&self, transaction: &mut PgConnection, event: E, notify: bool) -> Result<E, StoreError> {
         let encoded = EncodedEvent::new(&event)?;
         let stream_key = event.stream_key();
-        let query = self.append_record_query(stream_key, &encoded, notify, None);
+        let query = self.append_record_query(stream_key, &encoded, notify, self.inner.lock_timeout_ms, None);
         let appended = query.fetch_one(transaction).await;
         match appended.map_err(|error| self.append_error(error, stream_key)) {
             Ok(row) => Ok(self.metadata(&row)?.stamp(event)),
@@ -137,7 +137,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         let Some(first) = stream_keys.first() else {
             return Ok(Vec::new());
         };
-        let query = self.append_records_query(&stream_keys, &encoded, notify, None);
+        let query = self.append_records_query(&stream_keys, &encoded, notify, self.inner.lock_timeout_ms, None);
         let appended = query.fetch_one(transaction).await;
         let row = appended.map_err(|error| restore_actual_seq(self.append_error(error, first), &events))?;
         let stamped = events.into_iter().zip(self.metadata_of_all(&row)?);

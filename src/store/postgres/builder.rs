@@ -7,6 +7,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, PgPool};
 use thiserror::Error;
+use tokio::sync::Semaphore;
 
 use super::error::{Operation, store_error};
 use super::group_commit::AppendQueue;
@@ -105,7 +106,9 @@ impl<E> PostgresStoreBuilder<E> {
     }
 
     /// Sets how long an append or a trim waits for a stream that another transaction has locked. After that, it fails with
-    /// [`StoreError::LockTimeout`].
+    /// [`StoreError::LockTimeout`]. Appends that were queued behind it in this process fail at most one lock timeout later.
+    ///
+    /// Waits of more than 100 ms occupy at most half of the pool's connections, so that other streams are not delayed.
     ///
     /// This applies only to the store's own statements; the session's `lock_timeout` is left unchanged.
     ///
@@ -203,9 +206,11 @@ impl<E> PostgresStoreBuilder<E> {
     #[must_use]
     pub fn build(self, pool: PgPool) -> PostgresStore<E> {
         let schema = self.schema.unwrap_or_else(Schema::default_name);
+        let max_connections = pool.options().get_max_connections();
         PostgresStore {
             inner: Arc::new(Inner {
-                append_queue: AppendQueue::new(pool.options().get_max_connections()),
+                append_queue: AppendQueue::new(max_connections),
+                long_lock_waits: Semaphore::new((max_connections as usize / 2).max(1)),
                 connections: WarmPool::shared(pool),
                 primary: Primary::default(),
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),

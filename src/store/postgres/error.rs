@@ -17,6 +17,9 @@ const STANDBY: &str = "standby";
 /// The SQLSTATE that the migrations and `installation()` raise.
 pub(super) const UNSAFE_SCHEMA: &str = "RB004";
 
+/// The server's lock_not_available.
+const LOCK_TIMEOUT: &str = "55P03";
+
 /// The DETAIL of [`SEQ_CONFLICT`].
 #[derive(Deserialize)]
 struct SeqConflictDetail {
@@ -61,6 +64,11 @@ pub(super) fn refusal(error: &sqlx::Error) -> Option<Refusal> {
     }
 }
 
+/// Whether the server gave up waiting for a lock.
+pub(super) fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).as_deref() == Some(LOCK_TIMEOUT)
+}
+
 pub(super) fn store_error(error: sqlx::Error, schema: &Schema, operation: Operation<'_>) -> StoreError {
     match &error {
         sqlx::Error::Database(database) => {
@@ -103,7 +111,7 @@ fn from_server(error: &PgDatabaseError, schema: &Schema, operation: Operation<'_
         UNSAFE_SCHEMA => StoreError::UnsafeSchema {
             schema: schema.name().to_owned(),
         },
-        "55P03" => StoreError::LockTimeout,
+        LOCK_TIMEOUT => StoreError::LockTimeout,
         "40P01" => StoreError::Deadlock,
         // A duplicate number was assigned after the transaction's snapshot.
         "40001" => StoreError::Serialization,

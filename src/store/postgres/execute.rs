@@ -8,15 +8,21 @@ use std::time::Duration;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection as _, PgConnection, Postgres, Row as _};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::PostgresStore;
-use super::error::{Operation, Refusal, refusal, store_error};
+use super::error::{Operation, Refusal, is_lock_timeout, refusal, store_error};
 use crate::pg::warm_pool::PooledConnection;
 use crate::store::StoreError;
 
 /// How often a statement is repeated that could not be serialized.
 const MAX_SERIALIZATION_RETRIES: u32 = 5;
+
+/// How long a statement waits for a stream's lock without a permit for long waits.
+const SHORT_LOCK_WAIT: Duration = Duration::from_millis(100);
+
+/// The same while all permits are in use, and many streams may be locked.
+const SHORTEST_LOCK_WAIT: Duration = Duration::from_millis(5);
 
 /// Begins a transaction for a statement if the default isolation level of the role or the database does not fit, or behind a
 /// transaction pooler. Also works on a standby.
@@ -44,20 +50,44 @@ impl<E> PostgresStore<E> {
         self.fetch_all(query).await.and_then(only_row)
     }
 
-    /// For a statement that locks streams and always returns one row.
+    /// Runs a statement that locks streams and always returns one row. `query` creates it for the server that must run it, and for
+    /// a lock timeout in milliseconds.
+    ///
+    /// Another session may hold a lock for long. So the statement is given up after a short wait, and repeated when one of the few
+    /// permits for long waits is free: the rest of the pool stays usable for other streams.
     pub(super) async fn fetch_one_locking<'q>(
         &self,
-        query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
+        query: impl Fn(Option<Arc<str>>, i32) -> Query<'q, Postgres, PgArguments>,
     ) -> Result<PgRow, sqlx::Error> {
-        let connection = self.inner.connections.acquire().await?;
-        let rows = self.fetch_on(connection, self.locking_timeout(), true, query).await;
-        rows.and_then(only_row)
+        let permits = &self.inner.long_lock_waits;
+        let short_wait = match permits.available_permits() {
+            0 => SHORTEST_LOCK_WAIT,
+            _ => SHORT_LOCK_WAIT,
+        };
+        let lock_timeout = Duration::from_millis(self.inner.lock_timeout_ms.unsigned_abs().into());
+        let deadline = Instant::now() + lock_timeout;
+        let row = self.fetch_one_waiting(lock_timeout.min(short_wait), &query).await;
+        if lock_timeout <= short_wait || !row.as_ref().is_err_and(is_lock_timeout) {
+            return row;
+        }
+        // Without a permit, a last short wait: the lock may have become free long ago.
+        let _permit = timeout_at(deadline - short_wait, permits.acquire()).await;
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        self.fetch_one_waiting(remaining.max(short_wait), &query).await
     }
 
-    /// How long a statement that locks streams may take.
-    pub(super) fn locking_timeout(&self) -> Duration {
-        let lock_timeout = Duration::from_millis(self.inner.lock_timeout_ms.unsigned_abs().into());
-        self.inner.response_timeout.saturating_add(lock_timeout)
+    async fn fetch_one_waiting<'q>(
+        &self,
+        lock_wait: Duration,
+        query: impl Fn(Option<Arc<str>>, i32) -> Query<'q, Postgres, PgArguments>,
+    ) -> Result<PgRow, sqlx::Error> {
+        let connection = self.inner.connections.acquire().await?;
+        let limit = self.inner.response_timeout.saturating_add(lock_wait);
+        let lock_timeout_ms = i32::try_from(lock_wait.as_millis()).unwrap_or(i32::MAX);
+        let rows = self
+            .fetch_on(connection, limit, true, |server| query(server, lock_timeout_ms))
+            .await;
+        rows.and_then(only_row)
     }
 
     /// Runs a statement on this connection. If the server refuses it as the wrong server, closes the connection and repeats it on

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::PgPool;
+use tokio::sync::Semaphore;
 
 pub use self::builder::{DEFAULT_CHANNEL, DEFAULT_SCHEMA, PostgresStoreBuilder};
 use self::group_commit::AppendQueue;
@@ -98,6 +99,8 @@ struct Inner {
     transaction_pooler: bool,
     channel: Arc<str>,
     append_queue: AppendQueue,
+    /// A permit for each connection on which a statement may wait long for a stream's lock.
+    long_lock_waits: Semaphore,
 }
 
 impl<E> Clone for PostgresStore<E> {

@@ -158,12 +158,12 @@ impl<E: StreamEvent> PostgresStore<E> {
             .iter()
             .map(|(stream_key, through)| (stream_key.as_str(), *through))
             .unzip();
-        let query = |server| {
+        let query = |server, lock_timeout_ms: i32| {
             sqlx::query(&self.inner.schema.trim_streams)
                 .bind(&stream_keys)
                 .bind(&throughs)
                 .bind(EVENTS_PER_STEP)
-                .bind(self.inner.lock_timeout_ms)
+                .bind(lock_timeout_ms)
                 .bind(server)
         };
         let row = self

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 
 use super::append_queue::{QueuedAppend, StreamBatch};
 use crate::event::StreamEvent;
-use crate::store::PostgresStore;
+use crate::store::{PostgresStore, StoreError};
 
 /// A stream that is in flight on its own. Dropping it starts the stream's next batch, or releases the stream if none is queued.
 struct ContendedStream<E: StreamEvent> {
@@ -49,6 +49,8 @@ impl<E: StreamEvent> ContendedStream<E> {
         let (events, replies): (Vec<_>, Vec<_>) =
             appends.into_iter().map(|append| (append.event, append.reply)).unzip();
         let store = &self.store;
+        // Fails all appends, which would otherwise wait as long, one after the other.
+        let mut failed = None;
         if events.len() > 1 {
             match store.append_to_stream(&self.stream_key, &events).await {
                 Ok(metadata) => {
@@ -57,17 +59,22 @@ impl<E: StreamEvent> ContendedStream<E> {
                     }
                     return;
                 }
-                Err(error) if super::concerns_all(&error) => {
-                    for reply in replies {
-                        let _ = reply.send(Err(error.clone()));
-                    }
-                    return;
-                }
-                Err(_) => {} // nothing was written; a single append may be to blame, so retry one by one
+                // Otherwise a single append may be to blame, so retry one by one. Nothing was written.
+                Err(error) => failed = Some(error).filter(concerns_stream),
             }
         }
         for (event, reply) in events.iter().zip(replies) {
-            let _ = reply.send(store.append_one(&self.stream_key, event).await);
+            let appended = match &failed {
+                Some(error) => Err(error.clone()),
+                None => store.append_one(&self.stream_key, event).await,
+            };
+            failed = failed.or_else(|| appended.as_ref().err().filter(|error| concerns_stream(error)).cloned());
+            let _ = reply.send(appended);
         }
     }
+}
+
+/// Whether an error would also occur for each append to the same stream.
+fn concerns_stream(error: &StoreError) -> bool {
+    super::concerns_all(error) || matches!(error, StoreError::LockTimeout)
 }

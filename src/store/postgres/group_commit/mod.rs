@@ -99,7 +99,9 @@ impl<E: StreamEvent> PostgresStore<E> {
                 .bind(&expected_seqs)
                 .bind(server)
         };
-        let rows = self.fetch_on(connection, self.locking_timeout(), true, query).await;
+        let rows = self
+            .fetch_on(connection, self.inner.response_timeout, true, query)
+            .await;
         match rows.and_then(only_row) {
             Ok(row) => self.metadata_unless_skipped(&row),
             Err(error) => Err(self.append_error(error, events[0].0)),
