@@ -2,8 +2,10 @@
 
 use std::process::{Command, Output};
 
+/// Runs the program, for five minutes at most: a candidate that loses an event could wait for it forever.
 fn perf(arguments: &[&str]) -> Output {
-    let output = Command::new(env!("CARGO_BIN_EXE_doorbell-perf"))
+    let output = Command::new("timeout")
+        .args(["--signal=KILL", "300", env!("CARGO_BIN_EXE_doorbell-perf")])
         .args(arguments)
         .output()
         .expect("the program starts");

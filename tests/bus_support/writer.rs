@@ -1,9 +1,10 @@
 //! Writers that retry through outages and know what they have committed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use doorbell::bus::{BusError, DistributedBus, StreamEvent as _};
 use doorbell::store::StoreError;
+use testkit::within::{LIMIT, within};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -37,22 +38,20 @@ impl Writer {
     /// Waits until `more` events have been committed.
     pub(crate) async fn committed(&mut self, more: u64) -> u64 {
         let goal = *self.committed.borrow() + more;
-        *self
-            .committed
-            .wait_for(|&seq| seq >= goal)
-            .await
-            .expect("the writer runs")
+        let committed = self.committed.wait_for(|&seq| seq >= goal);
+        *within("the commits", committed).await.expect("the writer runs")
     }
 
     /// Stops the writer and returns the number of its last event.
     pub(crate) async fn stop(self) -> u64 {
         self.stop.send_replace(true);
-        self.task.await.unwrap()
+        within("the end of the writer", self.task).await.unwrap()
     }
 }
 
-/// Appends event number `seq` of a stream with no other writer, retrying while the server is away.
+/// Appends event number `seq` of a stream with no other writer, retrying while the server is away. Panics after [`LIMIT`].
 pub(crate) async fn append(bus: &DistributedBus, stream: &str, seq: u64) {
+    let started = Instant::now();
     loop {
         let event = note(stream, "hello").with_seq(seq);
         match bus.append_and_publish(event).await {
@@ -60,6 +59,11 @@ pub(crate) async fn append(bus: &DistributedBus, stream: &str, seq: u64) {
             // The previous attempt was committed, and only the response was lost.
             Err(BusError::Store(StoreError::SeqConflict { expected, .. })) if expected == seq + 1 => return,
             Err(BusError::Store(error)) if error.is_transient() => {
+                assert!(
+                    started.elapsed() < LIMIT,
+                    "event {seq} of {stream:?} is refused for {LIMIT:?}: {error:?}; the bus: {:?}",
+                    bus.health()
+                );
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             Err(error) => panic!("event {seq} of {stream:?}: {error:?}"),

@@ -14,7 +14,7 @@ const RELOAD_LIMIT: Duration = Duration::from_secs(10);
 impl Server {
     /// Runs SQL in the database `postgres` as the superuser, through psql. Returns the rows, with columns separated by `|`.
     ///
-    /// Each statement runs in its own transaction. The first error stops the run.
+    /// Each statement runs in its own transaction. The first error stops the run. psql is killed after five minutes.
     ///
     /// # Errors
     ///
