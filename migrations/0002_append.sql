@@ -60,6 +60,16 @@ BEGIN
 END
 $$;
 
+-- Locks a stream until the end of the transaction, unless another transaction has locked it. Returns whether it is locked.
+CREATE FUNCTION try_lock_stream(stream_key text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+BEGIN
+    -- The lock ID is that of lock_stream().
+    RETURN pg_try_advisory_xact_lock(
+        hashtextextended(try_lock_stream.stream_key COLLATE "C", hashtextextended(current_schema(), 0)));
+END
+$$;
+
 -- Raises RB001: an event carries a number that is not the next of its stream.
 CREATE FUNCTION raise_seq_conflict(stream_key text, expected bigint, actual bigint) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$

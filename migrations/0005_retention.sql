@@ -37,26 +37,33 @@ BEGIN
 END
 $$;
 
--- Calls trim_stream for several streams, with the element of throughs for each, and returns how many events it removed in all.
--- Streams are locked in byte order of their keys, like those of append_records().
+-- Calls trim_stream for several streams, with the element of throughs for each, and returns how many events it removed in all. If
+-- there is more than one, never waits for a lock, which would delay appends to those that it has locked already: streams that
+-- another transaction has locked are skipped and returned in locked_keys.
 CREATE FUNCTION trim_streams(
-    stream_keys text[],
-    throughs bigint[],
-    max_events integer DEFAULT 1000,
-    lock_timeout_ms integer DEFAULT NULL
-) RETURNS bigint
+    IN stream_keys text[],
+    IN throughs bigint[],
+    IN max_events integer DEFAULT 1000,
+    IN lock_timeout_ms integer DEFAULT NULL,
+    OUT removed bigint,
+    OUT locked_keys text[]
+)
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
 DECLARE
     stream record;
-    removed bigint := 0;
 BEGIN
+    removed := 0;
+    locked_keys := '{}';
     FOR stream IN
         SELECT s.k, s.through FROM unnest(trim_streams.stream_keys, trim_streams.throughs) AS s (k, through)
-        ORDER BY s.k COLLATE "C"
     LOOP
-        removed := removed + trim_stream(stream.k, stream.through, trim_streams.max_events, trim_streams.lock_timeout_ms);
+        IF cardinality(trim_streams.stream_keys) = 1 OR try_lock_stream(stream.k) THEN
+            removed := removed
+                + trim_stream(stream.k, stream.through, trim_streams.max_events, trim_streams.lock_timeout_ms);
+        ELSE
+            locked_keys := locked_keys || stream.k;
+        END IF;
     END LOOP;
-    RETURN removed;
 END
 $$;
 

@@ -132,3 +132,46 @@ async fn p36_appends_to_a_locked_stream_fail_with_a_typed_error_in_time() {
     stranger.terminate(&store);
     assert_eq!(within("the append", waiting).await.unwrap().unwrap().seq(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p36_retention_trims_the_streams_that_are_not_locked() {
+    let store = Store::fresh().await;
+    let impatient = PostgresStore::<FleetEvent>::builder()
+        .lock_timeout(Duration::from_millis(300))
+        .build(store.pool().clone());
+    let streams: Vec<String> = (0..20).map(|number| format!("stream-{number:02}")).collect();
+    let locked = [&streams[0], &streams[7], &streams[19]];
+    let mut stranger = Stranger::connect(&store).await;
+    for number in 1..=4 {
+        let batch = streams.iter().map(|stream_key| event(stream_key, &number.to_string()));
+        store.append_batch(batch.collect()).await.unwrap();
+    }
+    for stream_key in locked {
+        stranger.lock(stream_key).await;
+    }
+    let kept = |stream_key: &str| {
+        store.psql(&format!(
+            "SELECT count(*) FROM doorbell.events WHERE stream_key = '{stream_key}'"
+        ))
+    };
+    let refused = within("keep_last", impatient.keep_last(3)).await;
+    assert!(matches!(refused, Err(StoreError::LockTimeout)), "{refused:?}");
+    for stream_key in &streams {
+        let expected = if locked.contains(&stream_key) { "4" } else { "3" };
+        assert_eq!(kept(stream_key).trim(), expected, "{stream_key}");
+    }
+    let refused = within("trim_older_than", impatient.trim_older_than(Duration::ZERO)).await;
+    assert!(matches!(refused, Err(StoreError::LockTimeout)), "{refused:?}");
+    for stream_key in &streams {
+        let expected = if locked.contains(&stream_key) { "4" } else { "0" };
+        assert_eq!(kept(stream_key).trim(), expected, "{stream_key}");
+    }
+
+    let waiting = tokio::spawn({
+        let store = (*store).clone();
+        async move { store.keep_last(0).await }
+    });
+    wait_for_lock_waiter(&store).await;
+    stranger.terminate(&store);
+    assert_eq!(within("keep_last", waiting).await.unwrap().unwrap(), 12);
+}

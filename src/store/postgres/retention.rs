@@ -1,5 +1,6 @@
 //! Removes old events, in bounded steps.
 
+use std::slice;
 use std::time::Duration;
 
 use super::PostgresStore;
@@ -50,7 +51,11 @@ impl<E: StreamEvent> PostgresStore<E> {
     pub async fn trim(&self, stream_key: &str, through: u64) -> Result<u64, StoreError> {
         crate::store::check_stream_key(stream_key)?;
         let through = i64::try_from(through).unwrap_or(i64::MAX);
-        self.trim_streams(&[(stream_key.to_owned(), through)]).await
+        let mut blocked = Vec::new();
+        let removed = self
+            .trim_streams(&[(stream_key.to_owned(), through)], &mut blocked)
+            .await?;
+        unless_blocked(removed, &blocked)
     }
 
     /// Removes all events that were appended more than `age` ago, by the server's clock, and returns how many it removed.
@@ -63,7 +68,8 @@ impl<E: StreamEvent> PostgresStore<E> {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`trim`](Self::trim).
+    /// Returns the same errors as [`trim`](Self::trim). If another session keeps a stream locked for the lock timeout, returns
+    /// [`StoreError::LockTimeout`] after the others were trimmed. Streams that are found locked after that one are skipped, too.
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -76,10 +82,13 @@ impl<E: StreamEvent> PostgresStore<E> {
         // A thousand years, which fit in a Postgres interval.
         let age = age.as_secs_f64().min(3.2e10);
         let mut removed = 0;
+        let mut blocked = Vec::new();
         let mut after_key = String::new();
         loop {
             let extents = self.stream_extents(&after_key).await?;
-            let Some(last) = extents.last() else { return Ok(removed) };
+            let Some(last) = extents.last() else {
+                return unless_blocked(removed, &blocked);
+            };
             after_key.clone_from(&last.stream_key);
             let mut old: Vec<String> = extents
                 .into_iter()
@@ -90,7 +99,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             while !old.is_empty() {
                 let mut unfinished = Vec::new();
                 for streams in old.chunks(STREAMS_PER_STEP) {
-                    let (removed_here, mut rest) = self.trim_old_step(streams, age).await?;
+                    let (removed_here, mut rest) = self.trim_old_step(streams, age, &mut blocked).await?;
                     removed += removed_here;
                     unfinished.append(&mut rest);
                 }
@@ -106,7 +115,7 @@ impl<E: StreamEvent> PostgresStore<E> {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`trim`](Self::trim).
+    /// Returns the same errors as [`trim_older_than`](Self::trim_older_than).
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -117,10 +126,13 @@ impl<E: StreamEvent> PostgresStore<E> {
     pub async fn keep_last(&self, count: u64) -> Result<u64, StoreError> {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let mut removed = 0;
+        let mut blocked = Vec::new();
         let mut after_key = String::new();
         loop {
             let extents = self.stream_extents(&after_key).await?;
-            let Some(last) = extents.last() else { return Ok(removed) };
+            let Some(last) = extents.last() else {
+                return unless_blocked(removed, &blocked);
+            };
             after_key.clone_from(&last.stream_key);
             let surplus: Vec<(String, i64)> = extents
                 .into_iter()
@@ -135,25 +147,50 @@ impl<E: StreamEvent> PostgresStore<E> {
                 .map(|(_, stream_key, through)| (stream_key, through))
                 .collect();
             for streams in surplus.chunks(STREAMS_PER_STEP) {
-                removed += self.trim_streams(streams).await?;
+                removed += self.trim_streams(streams, &mut blocked).await?;
             }
         }
     }
 
-    /// Trims all of these streams, in as many transactions as needed.
-    async fn trim_streams(&self, streams: &[(String, i64)]) -> Result<u64, StoreError> {
+    /// Trims all of these streams, in as many transactions as needed, and returns how many events it removed. Adds streams that stay
+    /// locked to `blocked`.
+    async fn trim_streams(&self, streams: &[(String, i64)], blocked: &mut Vec<String>) -> Result<u64, StoreError> {
+        let (mut removed, locked) = match self.trim_unlocked(streams).await {
+            Err(StoreError::LockTimeout) => {
+                blocked.extend(streams.iter().map(|(stream_key, _)| stream_key.clone()));
+                return Ok(0);
+            }
+            trimmed => trimmed?,
+        };
+        for stream in streams.iter().filter(|(stream_key, _)| locked.contains(stream_key)) {
+            // Alone, a stream is waited for: no other one is locked meanwhile. But the whole call waits for only one lock timeout.
+            let trimmed = match blocked.is_empty() {
+                true => self.trim_unlocked(slice::from_ref(stream)).await,
+                false => Err(StoreError::LockTimeout),
+            };
+            match trimmed {
+                Err(StoreError::LockTimeout) => blocked.push(stream.0.clone()),
+                trimmed => removed += trimmed?.0,
+            }
+        }
+        Ok(removed)
+    }
+
+    /// The same, but if there are several streams, those that are locked are not waited for. Returns their keys, too.
+    async fn trim_unlocked(&self, streams: &[(String, i64)]) -> Result<(u64, Vec<String>), StoreError> {
         let mut removed = 0;
         loop {
-            let step = self.trim_step(streams).await?;
+            let (step, locked) = self.trim_step(streams).await?;
             if step == 0 {
-                return Ok(removed);
+                return Ok((removed, locked));
             }
             removed += step;
         }
     }
 
-    /// Removes at most [`EVENTS_PER_STEP`] events from each stream, in one transaction.
-    async fn trim_step(&self, streams: &[(String, i64)]) -> Result<u64, StoreError> {
+    /// Removes at most [`EVENTS_PER_STEP`] events from each stream, in one transaction. Returns how many it removed, and the streams
+    /// that were skipped because they are locked.
+    async fn trim_step(&self, streams: &[(String, i64)]) -> Result<(u64, Vec<String>), StoreError> {
         let (stream_keys, throughs): (Vec<&str>, Vec<i64>) = streams
             .iter()
             .map(|(stream_key, through)| (stream_key.as_str(), *through))
@@ -170,11 +207,17 @@ impl<E: StreamEvent> PostgresStore<E> {
             .fetch_one_locking(query)
             .await
             .map_err(|error| self.read_error(error))?;
-        Ok(self.get::<i64>(&row, 0)?.cast_unsigned())
+        Ok((self.get::<i64>(&row, 0)?.cast_unsigned(), self.get(&row, 1)?))
     }
 
-    /// Removes events older than `age` seconds. Returns how many, and the streams that may have more of them.
-    async fn trim_old_step(&self, streams: &[String], age: f64) -> Result<(u64, Vec<String>), StoreError> {
+    /// Removes events older than `age` seconds. Returns how many, and the streams that may have more of them. Adds streams that stay
+    /// locked to `blocked`.
+    async fn trim_old_step(
+        &self,
+        streams: &[String],
+        age: f64,
+        blocked: &mut Vec<String>,
+    ) -> Result<(u64, Vec<String>), StoreError> {
         let query = |server| {
             sqlx::query(&self.inner.schema.last_seqs_before)
                 .bind(streams)
@@ -189,8 +232,12 @@ impl<E: StreamEvent> PostgresStore<E> {
         if old.is_empty() {
             return Ok((0, Vec::new()));
         }
-        let removed = self.trim_streams(&old).await?;
-        Ok((removed, old.into_iter().map(|(stream_key, _)| stream_key).collect()))
+        let removed = self.trim_streams(&old, blocked).await?;
+        let stream_keys = old.into_iter().map(|(stream_key, _)| stream_key);
+        Ok((
+            removed,
+            stream_keys.filter(|stream_key| !blocked.contains(stream_key)).collect(),
+        ))
     }
 
     async fn stream_extents(&self, after_key: &str) -> Result<Vec<StreamExtent>, StoreError> {
@@ -211,5 +258,13 @@ impl<E: StreamEvent> PostgresStore<E> {
                 })
             })
             .collect()
+    }
+}
+
+/// The result of a call that has trimmed all streams but those that stayed locked.
+fn unless_blocked(removed: u64, blocked: &[String]) -> Result<u64, StoreError> {
+    match blocked {
+        [] => Ok(removed),
+        [..] => Err(StoreError::LockTimeout),
     }
 }

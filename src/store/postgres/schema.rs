@@ -124,7 +124,10 @@ impl Schema {
                 "stream_keys, high_waters, watermark, more, complete",
                 &format!("changed_since($1, {})", guarded(2, 3)),
             ),
-            trim_streams: call(&format!("trim_streams({}, $2, $3, $4)", guarded(1, 5))),
+            trim_streams: columns(
+                "removed, locked_keys",
+                &format!("trim_streams({}, $2, $3, $4)", guarded(1, 5)),
+            ),
             stream_extents: columns(
                 "stream_key, oldest_seq, oldest_age, last_seq",
                 &format!("stream_extents({}, $2)", guarded(1, 3)),
