@@ -6,6 +6,8 @@ mod bus_support;
 mod frozen;
 #[path = "bus_faults/notify_failures.rs"]
 mod notify_failures;
+#[path = "bus_faults/refused_appends.rs"]
+mod refused_appends;
 #[path = "bus_faults/restarts.rs"]
 mod restarts;
 #[path = "bus_faults/terminated.rs"]

@@ -108,7 +108,7 @@ impl<E: StreamEvent> LocalBus<E> {
     #[must_use]
     pub fn over(store: MemoryStore<E>) -> Self {
         let bus = Arc::new(Bus {
-            hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
+            hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|_| {}))),
             history: HistoryCache::new(Arc::new(MemorySource(store.clone())), Duration::ZERO), // all of it is in memory
             store,
             starting: Mutex::new(()),

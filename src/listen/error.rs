@@ -32,7 +32,7 @@ pub enum ListenError {
     /// The payload is invalid.
     #[error(transparent)]
     InvalidPayload(#[from] InvalidPayload),
-    /// The connection options or settings are unusable, or lead to a server other than PostgreSQL.
+    /// The connection options or settings are unusable.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The listener was started outside a tokio runtime.

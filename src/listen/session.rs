@@ -18,8 +18,9 @@ use super::probe::{Probe, ProbeOutcome};
 use super::reconcile::Reconciler;
 use super::shared::SharedListener;
 use super::worker::{NotifyRequest, Worker};
-use crate::pg::config::{ConfigError, ListenConfig};
+use crate::pg::config::ListenConfig;
 use crate::pg::quote::push_literal;
+use crate::pg::server_error::ServerError;
 
 /// How many messages are dispatched before anything else gets its turn.
 const BURST: usize = 64;
@@ -99,7 +100,8 @@ impl Session {
             _ => None,
         });
         let Some((pid, in_recovery, version, started_at, timeouts)) = identity else {
-            return Err(ConfigError::new("the peer is not a Postgres server").into());
+            // Perhaps a proxy that is not ready, so the next attempt may succeed.
+            return Err(ListenError::Connect(ServerError::no_row()));
         };
         if in_recovery == "t" {
             connection.close(CLOSE_LIMIT).await;

@@ -50,6 +50,15 @@ impl ServerError {
         }
     }
 
+    /// The error for a peer that completes a query without the row that every PostgreSQL server returns.
+    pub(crate) fn no_row() -> Self {
+        Self {
+            text: "the server answered the first query without a row, as PostgreSQL never does".to_owned(),
+            sqlstate: None,
+            source: None,
+        }
+    }
+
     /// The error for a notice that reports a failure.
     pub(crate) fn notice(notice: &tokio_postgres::error::DbError) -> Self {
         Self {

@@ -16,7 +16,7 @@ use super::shared::{Settings, SharedBus};
 use super::wakeups::Wakeups;
 use super::{CloseOnDrop, DEFAULT_CHANNEL, DistributedBus};
 use crate::bus::history_cache::HistoryCache;
-use crate::bus::hub::{Hub, HubSettings};
+use crate::bus::hub::{Hub, HubSettings, Work};
 use crate::bus::stats::Counters;
 use crate::bus::{BusError, StreamEvent};
 use crate::listen::{ListenBuilder, ListenConfig, ListenMultiplexer, check_channel};
@@ -194,9 +194,12 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         let runtime = Arc::new(Runtime::new());
         let wakeup = {
             let wakeups = Arc::clone(&wakeups);
-            Box::new(move || {
-                wakeups.reader.notify_one();
-                wakeups.subscription_start.notify_one();
+            Box::new(move |work| match work {
+                Work::Read => {
+                    wakeups.reader.notify_one();
+                    wakeups.subscription_start.notify_one();
+                }
+                Work::Sweep => wakeups.sweeper.notify_one(),
             })
         };
         let history = HistoryReader::new(Arc::clone(&self.store), Arc::clone(&runtime), Arc::clone(&counters));

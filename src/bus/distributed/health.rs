@@ -1,11 +1,14 @@
 //! The health of the bus.
 
+use std::mem::discriminant;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::bus::BusError;
+use crate::store::StoreError;
 
 /// What the bus can currently do.
 ///
@@ -22,6 +25,10 @@ pub enum BusState {
     /// The store answers, but notifications cannot be received or cannot be sent: events arrive within the poll interval, or, if only
     /// this bus cannot send, those of this bus within the sweep interval of the others. No events are lost.
     Polling,
+    /// The store answers reads, but refuses every append of this bus: at least two have failed, none has succeeded since, and the reason
+    /// lies in the store, for example a full disk. Events of other processes arrive as in `Live` or `Polling`. Ends with the first append
+    /// that succeeds, or with a new listening connection.
+    ReadOnly,
     /// The store does not answer: no events arrive until it does. No events are lost.
     Down,
     /// The bus is shut down. This state is final.
@@ -54,7 +61,7 @@ pub struct BusHealth {
     /// When an event was last delivered to a subscription of this process.
     pub last_delivery: Option<SystemTime>,
     /// The time from append to delivery of the last event that was read from the store: the append by the server's clock, the delivery
-    /// by this machine's. Zero if this machine's clock is behind. With the feature `metrics`, all latencies are recorded in the histogram
+    /// by this machine's. If the two clocks differ, it is wrong by the difference; it is never negative. With the feature `metrics`, all latencies are recorded in the histogram
     /// `doorbell_bus_append_to_delivery_seconds`.
     pub last_latency: Option<Duration>,
     /// The usage of the server's notification queue at the last sweep, from 0 to 1. It grows while a listening session of any database
@@ -78,15 +85,55 @@ struct Answers {
     notify: Option<BusError>,
     /// Why none can be sent, as found by the latest sweep.
     notify_check: Option<BusError>,
+    /// Why the latest append failed, if the one before it failed as well, and the reasons lie in the store.
+    append: Option<StoreError>,
     closed: bool,
 }
 
 /// The usage of the server's notification queue from which a NOTIFY must be expected to fail.
 const QUEUE_IS_FULL: f64 = 0.98;
 
+impl Answers {
+    /// Returns the state and its reason. `None` if the next answer of the store decides.
+    fn state(&self) -> Option<(BusState, Option<BusError>)> {
+        Some(if self.closed {
+            (BusState::Closed, None)
+        } else if let Some(error) = &self.store {
+            (BusState::Down, Some(error.clone()))
+        } else if !self.store_answered || !self.listener_answered {
+            (BusState::Starting, self.listener.clone())
+        } else if self.listening && !self.store_confirmed {
+            return None;
+        } else if let Some(error) = &self.append {
+            (BusState::ReadOnly, Some(error.clone().into()))
+        } else if !self.listening {
+            (BusState::Polling, self.listener.clone())
+        } else if let Some(error) = self.notify.as_ref().or(self.notify_check.as_ref()) {
+            (BusState::Polling, Some(error.clone()))
+        } else {
+            (BusState::Live, None)
+        })
+    }
+}
+
+/// Whether an append failed for a reason that lies in the store, so that other appends fail as well.
+fn is_reason_of_store(error: &StoreError) -> bool {
+    !matches!(
+        error,
+        StoreError::SeqConflict { .. }
+            | StoreError::InvalidStreamKey(_)
+            | StoreError::Encode { .. }
+            | StoreError::LockTimeout
+            | StoreError::Deadlock
+            | StoreError::Serialization
+    )
+}
+
 /// Derives the health of the bus from what its tasks report.
 pub(super) struct HealthTracker {
     answers: Mutex<Answers>,
+    /// Appends in a row that failed for a reason of the store. Changed while `answers` is locked.
+    failed_appends: AtomicU32,
     health: watch::Sender<BusHealth>,
     last_delivery: Mutex<(Option<SystemTime>, Option<Duration>)>,
 }
@@ -95,6 +142,7 @@ impl HealthTracker {
     pub(super) fn new() -> Self {
         Self {
             answers: Mutex::default(),
+            failed_appends: AtomicU32::new(0),
             health: watch::Sender::new(BusHealth {
                 state: BusState::Starting,
                 since: SystemTime::now(),
@@ -158,6 +206,27 @@ impl HealthTracker {
         answers.notify.is_none() && answers.notify_check.is_none()
     }
 
+    /// An append succeeded, or failed with this error.
+    pub(super) fn append_result(&self, failure: Option<&StoreError>) {
+        match failure {
+            // Relaxed: it is changed under a lock. An append that succeeds while another fails may come before or after it.
+            None if self.failed_appends.load(Ordering::Relaxed) == 0 => {}
+            None => self.update(|answers| self.forget_failed_appends(answers)),
+            Some(error) if is_reason_of_store(error) => self.update(|answers| {
+                // One failure is usually the loss of a connection, and the next append succeeds.
+                if self.failed_appends.fetch_add(1, Ordering::Relaxed) > 0 {
+                    answers.append = Some(error.clone());
+                }
+            }),
+            Some(_) => {}
+        }
+    }
+
+    fn forget_failed_appends(&self, answers: &mut Answers) {
+        self.failed_appends.store(0, Ordering::Relaxed); // under the lock
+        answers.append = None;
+    }
+
     pub(super) fn store_answered(&self) {
         self.update(|answers| {
             answers.store_answered = true;
@@ -173,6 +242,9 @@ impl HealthTracker {
     pub(super) fn listener(&self, listening: bool, reason: Option<BusError>) {
         self.update(|answers| {
             answers.store_confirmed &= listening && answers.listening;
+            if listening && !answers.listening {
+                self.forget_failed_appends(answers); // the server may be another one
+            }
             answers.listener_answered |= listening || reason.is_some();
             answers.listening = listening;
             answers.listener = reason;
@@ -184,39 +256,49 @@ impl HealthTracker {
     }
 
     fn update(&self, change: impl FnOnce(&mut Answers)) {
-        let mut answers = self.answers.lock();
-        change(&mut answers);
-        let (state, reason) = if answers.closed {
-            (BusState::Closed, None)
-        } else if let Some(error) = &answers.store {
-            (BusState::Down, Some(error.clone()))
-        } else if !answers.store_answered || !answers.listener_answered {
-            (BusState::Starting, answers.listener.clone())
-        } else if answers.listening && !answers.store_confirmed {
-            return; // the next answer of the store decides
-        } else if let Some(error) = answers.notify.as_ref().or(answers.notify_check.as_ref())
-            && answers.listening
-        {
-            (BusState::Polling, Some(error.clone()))
-        } else if answers.listening {
-            (BusState::Live, None)
-        } else {
-            (BusState::Polling, answers.listener.clone())
-        };
+        let mut changed_from = None;
         self.health.send_if_modified(|health| {
-            let changed = health.state != state;
-            if changed {
-                health.since = SystemTime::now();
-                match &reason {
-                    Some(reason) => {
-                        tracing::warn!(from = ?health.state, to = ?state, %reason, "event bus state changed")
-                    }
-                    None => tracing::info!(from = ?health.state, to = ?state, "event bus state changed"),
-                }
+            // Locked here, so that states follow each other as the answers do, and released before receivers are woken.
+            let mut answers = self.answers.lock();
+            change(&mut answers);
+            let Some((state, reason)) = answers.state() else {
+                return false;
+            };
+            drop(answers);
+            let is_same = health.state == state && is_same_reason(health.reason.as_ref(), reason.as_ref());
+            if is_same {
+                return false;
             }
-            health.state = state;
-            health.reason = reason;
-            changed
+            changed_from = Some((health.state, health.reason.take(), state, reason.clone()));
+            if health.state != state {
+                health.since = SystemTime::now();
+            }
+            (health.state, health.reason) = (state, reason);
+            true
         });
+        // A log's code may call the bus, so no lock is held here.
+        let Some((from, old_reason, to, reason)) = changed_from else {
+            return;
+        };
+        let is_new_kind = match (&old_reason, &reason) {
+            (Some(old), Some(new)) => discriminant(old) != discriminant(new),
+            _ => false,
+        };
+        match reason {
+            Some(reason) if from != to || is_new_kind => {
+                tracing::warn!(?from, ?to, %reason, "event bus state changed");
+            }
+            None if from != to => tracing::info!(?from, ?to, "event bus state changed"),
+            _ => {}
+        }
+    }
+}
+
+/// Errors are compared by their messages.
+fn is_same_reason(one: Option<&BusError>, other: Option<&BusError>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => one.to_string() == other.to_string(),
+        _ => false,
     }
 }

@@ -351,7 +351,9 @@ impl<E: StreamEvent> DistributedBus<E> {
         }
         let store = Arc::clone(&self.shared.store);
         let append = self.shared.runtime.run(async move { store.append_record(event).await });
-        let record = append.await.ok_or(BusError::NoRuntime)??;
+        let appended = append.await.ok_or(BusError::NoRuntime)?;
+        self.shared.health.append_result(appended.as_ref().err());
+        let record = appended?;
         self.deliver_and_notify(std::slice::from_ref(&record));
         decoded(record)
     }
@@ -383,7 +385,9 @@ impl<E: StreamEvent> DistributedBus<E> {
             .shared
             .runtime
             .run(async move { store.append_records(events).await });
-        let records = append.await.ok_or(BusError::NoRuntime)??;
+        let appended = append.await.ok_or(BusError::NoRuntime)?;
+        self.shared.health.append_result(appended.as_ref().err());
+        let records = appended?;
         self.deliver_and_notify(&records);
         records.into_iter().map(decoded).collect()
     }
@@ -421,7 +425,7 @@ impl<E: StreamEvent> DistributedBus<E> {
         health
     }
 
-    /// Returns a receiver that is notified when [`BusHealth::state`] changes.
+    /// Returns a receiver that is notified when [`BusHealth::state`] or [`BusHealth::reason`] changes.
     ///
     /// ```no_run
     /// # use doorbell::bus::BusState;

@@ -60,7 +60,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>, listener: Lis
                         if std::mem::replace(&mut disconnects, lost) != lost {
                             shared.wakeups.request_history_check();
                         }
-                        shared.request_sweep();
+                        shared.hub.request_sweep();
                     }
                     None => return,
                 },
@@ -81,6 +81,6 @@ fn receive<E: StreamEvent>(shared: &SharedBus<E>, payload: &str) {
         if payload != payload::SWEEP_REQUEST {
             shared.counters.notifications_invalid.add(invalid as u64);
         }
-        shared.request_sweep();
+        shared.hub.request_sweep();
     }
 }

@@ -122,14 +122,6 @@ impl<E: StreamEvent> SharedBus<E> {
         let _ = tokio::time::timeout(LAST_WORK, delivered).await; // late or not, the bus closes
     }
 
-    /// Requests a sweep before the next one is due. Any client of the database can cause any number of requests, so they cost nothing
-    /// while one is pending, and at most one sweep per interval comes early.
-    pub(super) fn request_sweep(&self) {
-        if self.hub.request_sweep() {
-            self.wakeups.sweeper.notify_one();
-        }
-    }
-
     /// Ends subscriptions, after the items in memory, and stops all tasks.
     pub(super) fn close(&self) {
         self.runtime.close();

@@ -8,7 +8,7 @@ use super::late::Start;
 use super::start_signal::{StartPosition, StartSignal};
 use super::stream::{StreamRef, StreamSlot};
 use super::stream_table::Baseline;
-use super::{Hub, RingItem};
+use super::{Hub, RingItem, Work};
 use crate::bus::BusError;
 use crate::ring::{Builder, OnLag, Publisher, Subscriber};
 
@@ -71,7 +71,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let last_rewind = table.last_rewind();
         drop(table);
         if must_wake {
-            (self.wakeup)();
+            (self.wakeup)(Work::Read);
         }
         Ok(Attached {
             feed,
@@ -112,7 +112,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let last_rewind = table.last_rewind();
         drop(table);
         if must_wake {
-            (self.wakeup)();
+            (self.wakeup)(Work::Read);
         }
         Ok(Attached {
             feed,

@@ -67,12 +67,21 @@ pub(crate) struct Hub<E: Send + Sync + 'static> {
     settings: HubSettings,
     pub(crate) counters: Arc<Counters>,
     clock_offset: ClockOffset,
-    /// Wakes the tasks that read for the hub.
-    wakeup: Box<dyn Fn() + Send + Sync>,
+    /// Wakes the tasks that do the work.
+    wakeup: Box<dyn Fn(Work) + Send + Sync>,
+}
+
+/// What the tasks of the bus have to do for the hub. They are woken for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// To read streams, or what subscriptions need for their start.
+    Read,
+    /// To sweep.
+    Sweep,
 }
 
 impl<E: Send + Sync + 'static> Hub<E> {
-    pub(crate) fn new(settings: HubSettings, counters: Arc<Counters>, wakeup: Box<dyn Fn() + Send + Sync>) -> Self {
+    pub(crate) fn new(settings: HubSettings, counters: Arc<Counters>, wakeup: Box<dyn Fn(Work) + Send + Sync>) -> Self {
         Self {
             table: Mutex::new(StreamTable::new()),
             publish_queue: PublishQueue::default(),

@@ -6,15 +6,17 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::Hub;
 use super::stream_table::{Baseline, StreamTable};
+use super::{Hub, Work};
 
 /// The effect of a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotificationOutcome {
     /// Its events will be read.
     WillRead,
-    /// Its events are delivered, or their read was scheduled before.
+    /// The next sweep will find its events.
+    WillSweep,
+    /// Its events are delivered, or their read or a sweep was scheduled before.
     AlreadyKnown,
     /// Its stream has no subscriptions in this process.
     NotSubscribed,
@@ -26,8 +28,10 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let mut table = self.table.lock();
         let outcome = self.on_notification_locked(&mut table, key, seqs);
         drop(table);
-        if outcome == NotificationOutcome::WillRead {
-            (self.wakeup)();
+        match outcome {
+            NotificationOutcome::WillRead => (self.wakeup)(Work::Read),
+            NotificationOutcome::WillSweep => (self.wakeup)(Work::Sweep),
+            NotificationOutcome::AlreadyKnown | NotificationOutcome::NotSubscribed => {}
         }
         self.publish_queue.flush();
         outcome
@@ -85,9 +89,13 @@ impl<E: Send + Sync + 'static> Hub<E> {
         }
         if table.unverified.len() < self.settings.pending_streams {
             table.unverified.insert(Arc::from(key), seqs);
-        } else {
-            table.sweep_requested = true; // bounded memory: the sweep finds what is not remembered here
+            return NotificationOutcome::WillRead;
         }
-        NotificationOutcome::WillRead
+        // Memory is bounded: the sweep finds what is not remembered here.
+        if std::mem::replace(&mut table.sweep_requested, true) {
+            NotificationOutcome::AlreadyKnown
+        } else {
+            NotificationOutcome::WillSweep
+        }
     }
 }

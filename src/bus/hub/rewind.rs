@@ -2,7 +2,7 @@
 
 use super::recent_ids::RecentIds;
 use super::stream::StreamRef;
-use super::{Era, Hub, PastRewind, StreamNoticeKind};
+use super::{Era, Hub, PastRewind, StreamNoticeKind, Work};
 use crate::bus::StreamEvent;
 use crate::store::EventId;
 
@@ -55,7 +55,7 @@ impl<E: StreamEvent> Hub<E> {
         self.send(&mut table, slot, vec![StreamNoticeKind::from(rewind).on(slot, era)]);
         drop(table);
         self.flush();
-        (self.wakeup)();
+        (self.wakeup)(Work::Read);
     }
 }
 

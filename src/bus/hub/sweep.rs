@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Hub;
 use super::stream::StreamRef;
 use super::stream_table::Baseline;
+use super::{Hub, Work};
 use crate::bus::StreamEvent;
 use crate::store::EventId;
 
@@ -90,8 +90,12 @@ impl<E: StreamEvent> Hub<E> {
         std::mem::take(&mut self.table.lock().sweep_requested)
     }
 
-    /// Requests a sweep. Returns whether none was requested before.
-    pub(crate) fn request_sweep(&self) -> bool {
-        !std::mem::replace(&mut self.table.lock().sweep_requested, true)
+    /// Requests a sweep before the next one is due. Any client of the database can cause any number of requests, so they cost nothing
+    /// while one is pending, and the sweeper lets at most one sweep per interval come early.
+    pub(crate) fn request_sweep(&self) {
+        let was_requested = std::mem::replace(&mut self.table.lock().sweep_requested, true);
+        if !was_requested {
+            (self.wakeup)(Work::Sweep);
+        }
     }
 }

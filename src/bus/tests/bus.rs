@@ -33,7 +33,7 @@ impl Bus {
     pub(super) fn new() -> Self {
         let store = MemoryStore::new();
         Self {
-            hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
+            hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|_| {}))),
             history: HistoryCache::new(Arc::new(HistoryReader(store.clone())), Duration::from_secs(10)),
             store,
         }

@@ -46,7 +46,7 @@ impl Harness {
     fn new() -> Self {
         let model_store = ModelStore::default();
         Self {
-            hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|| {}))),
+            hub: Arc::new(Hub::new(SETTINGS, Arc::default(), Box::new(|_| {}))),
             history: HistoryCache::new(Arc::new(model_store.clone()), Duration::from_secs(10)),
             model_store,
             late: VecDeque::new(),

@@ -9,6 +9,8 @@ mod harness;
 #[cfg(test)]
 mod history;
 mod model_store;
+#[cfg(test)]
+mod notifications;
 mod op;
 #[cfg(test)]
 mod random_schedules;

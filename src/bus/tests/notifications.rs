@@ -1,0 +1,33 @@
+//! Notifications of streams that the hub does not know.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::harness::SETTINGS;
+use crate::bus::FleetEvent;
+use crate::bus::hub::{Hub, Work};
+
+#[test]
+fn a_full_table_of_unknown_streams_wakes_the_sweeper_once() {
+    let sweeps = Arc::new(AtomicU64::new(0));
+    let requested = Arc::clone(&sweeps);
+    let wakeup = move |work| {
+        requested.fetch_add(u64::from(work == Work::Sweep), Ordering::Relaxed); // one thread
+    };
+    let hub = Hub::<FleetEvent>::new(SETTINGS, Arc::default(), Box::new(wakeup));
+    let _all = hub.attach_all().unwrap();
+    hub.signal(hub.set_baseline(Some(HashMap::new())));
+    let notify = |stream| hub.on_notification(&format!("stream:{stream}"), 1..=1);
+    for stream in 0..SETTINGS.pending_streams {
+        notify(stream);
+    }
+    assert_eq!(sweeps.load(Ordering::Relaxed), 0);
+    for stream in 0..10 {
+        notify(SETTINGS.pending_streams + stream);
+    }
+    assert_eq!(sweeps.load(Ordering::Relaxed), 1);
+    assert!(hub.take_sweep_request());
+    notify(100);
+    assert_eq!(sweeps.load(Ordering::Relaxed), 2);
+}

@@ -1,0 +1,171 @@
+//! Appends that the store refuses, whatever the event.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use doorbell::bus::{BusError, BusState, DistributedBus, StreamEvent as _};
+use doorbell::store::StoreError;
+use testkit::within::within;
+use throwaway_postgres::Database;
+use tracing::field::{Field, Visit};
+use tracing::instrument::WithSubscriber as _;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::bus_support::{bus, event, note, until, until_health};
+
+/// Makes every append fail with this SQLSTATE, as a server that lacks a resource does.
+fn refuse(database: &Database, sqlstate: &str) {
+    let refuse = format!(
+        "CREATE OR REPLACE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN RAISE EXCEPTION ''refused with {sqlstate}'' USING ERRCODE = ''{sqlstate}''; END'; \
+         CREATE OR REPLACE TRIGGER refuse BEFORE INSERT ON doorbell.events FOR EACH ROW EXECUTE FUNCTION public.refuse()"
+    );
+    database.psql(&refuse).unwrap();
+}
+
+fn allow(database: &Database) {
+    database.psql("DROP TRIGGER refuse ON doorbell.events").unwrap();
+}
+
+async fn append(bus: &DistributedBus) -> Result<u64, StoreError> {
+    match within("an append", bus.append_and_publish(note("agent-1", "hello"))).await {
+        Ok(event) => Ok(event.seq()),
+        Err(BusError::Store(error)) => Err(error),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// Counts warnings.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("doorbell::bus") && *metadata.level() <= Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        self.0.lock().unwrap().push(fields.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0 += &format!("{}={value:?} ", field.name());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p34_a_bus_whose_appends_are_refused_is_read_only_until_one_succeeds() {
+    let database = Database::fresh().unwrap();
+    let (here, there) = (bus(&database.url()).await, bus(&database.url()).await);
+    let mut all = here.subscribe_all_ready().await.unwrap();
+    append(&here).await.unwrap();
+    event(&mut all).await;
+    // Full disk; too many connections; out of memory; read-only; no right; statement and transaction timeout.
+    for sqlstate in ["53100", "53300", "53200", "25006", "42501", "57014", "25P04"] {
+        until(&here, BusState::Live).await;
+        let warnings = Warnings::default();
+        refuse(&database, sqlstate);
+        async {
+            for _ in 0..5 {
+                append(&here).await.unwrap_err();
+            }
+        }
+        .with_subscriber(warnings.clone())
+        .await;
+        let health = here.health();
+        assert_eq!(health.state, BusState::ReadOnly, "{sqlstate}: {health:?}");
+        assert!(health.reason.is_some(), "{sqlstate}");
+        let warnings = warnings.0.lock().unwrap().clone();
+        let of_state: Vec<_> = warnings.iter().filter(|line| line.contains("state changed")).collect();
+        assert_eq!(of_state.len(), 1, "{sqlstate}: {warnings:?}");
+        assert_eq!(there.health().state, BusState::Live, "only this bus has tried");
+        allow(&database);
+        append(&here).await.unwrap();
+        assert_eq!(here.health().state, BusState::Live, "{sqlstate}");
+        event(&mut all).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p34_an_append_that_fails_for_its_own_reason_leaves_the_bus_live() {
+    let database = Database::fresh().unwrap();
+    let bus = bus(&database.url()).await;
+    until(&bus, BusState::Live).await;
+    append(&bus).await.unwrap();
+    let refused = [
+        note("agent-1", "a number that is not the next").with_seq(7),
+        note("", "no key"),
+        note("agent-1", "a character that the server cannot store: \0"),
+    ];
+    for event in refused.iter().cycle().take(9) {
+        bus.append_and_publish(event.clone()).await.unwrap_err();
+    }
+    assert_eq!(bus.health().state, BusState::Live);
+    // Contention is no reason either.
+    for sqlstate in ["55P03", "40P01", "40001"] {
+        refuse(&database, sqlstate);
+        for _ in 0..3 {
+            append(&bus).await.unwrap_err();
+        }
+        allow(&database);
+        assert_eq!(bus.health().state, BusState::Live, "{sqlstate}");
+    }
+    // A single failure may be that of a connection.
+    for _ in 0..3 {
+        refuse(&database, "53100");
+        append(&bus).await.unwrap_err();
+        allow(&database);
+        append(&bus).await.unwrap();
+        assert_eq!(bus.health().state, BusState::Live);
+    }
+}
+
+/// A receiver of the health's changes gets each new reason, not only each new state.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_the_reason_alone_is_signalled() {
+    let database = Database::fresh().unwrap();
+    let bus = bus(&database.url()).await;
+    let since = until(&bus, BusState::Live).await.since;
+    for reason in ["53100", "53300"] {
+        refuse(&database, reason);
+        for _ in 0..2 {
+            append(&bus).await.unwrap_err();
+        }
+        let changed = until_health(&bus, reason, |health| {
+            health
+                .reason
+                .as_ref()
+                .is_some_and(|error| error.to_string().contains(reason))
+        });
+        let health = changed.await;
+        assert_eq!(health.state, BusState::ReadOnly);
+        assert!(health.since > since);
+    }
+    let mut changes = bus.health_changes();
+    changes.mark_unchanged();
+    refuse(&database, "53200");
+    append(&bus).await.unwrap_err();
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    append(&bus).await.unwrap_err();
+    assert!(!changes.has_changed().unwrap(), "the same reason");
+}
