@@ -55,6 +55,11 @@ impl Child {
         line.map_err(|error| format!("no line from {}: {error}", self.role))
     }
 
+    /// The lines that it has printed since the last one that was taken, without waiting for more.
+    pub fn lines_so_far(&self) -> impl Iterator<Item = String> {
+        self.lines.try_iter()
+    }
+
     /// Closes its standard input, which asks it to end.
     pub fn close_stdin(&mut self) {
         self.stdin = None;

@@ -7,7 +7,8 @@ use doorbell_perf::bus::candidates::Failure;
 
 /// A server that was started for this process and ends with it, or an existing one.
 pub(crate) struct MeasuredServer {
-    own: Option<Server>,
+    /// Ends with this.
+    _own: Option<Server>,
     url: String,
 }
 
@@ -16,20 +17,15 @@ impl MeasuredServer {
     pub(crate) fn find(url: Option<&str>, own: Builder) -> Result<Self, Failure> {
         if let Some(url) = url {
             return Ok(Self {
-                own: None,
+                _own: None,
                 url: url.to_owned(),
             });
         }
         let own = own.start()?;
         Ok(Self {
             url: own.url(),
-            own: Some(own),
+            _own: Some(own),
         })
-    }
-
-    /// The server, if it was started for this process: faults may be injected.
-    pub(crate) fn own(&self) -> Option<&Server> {
-        self.own.as_ref()
     }
 
     /// A new database, dropped with its handle.

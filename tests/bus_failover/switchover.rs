@@ -9,25 +9,13 @@ use doorbell::store::{PostgresStore, StoreError};
 use sqlx::postgres::PgPoolOptions;
 use testkit::proxy::Proxy;
 use testkit::within::{eventually, within};
-use throwaway_postgres::{Server, Stop};
+use throwaway_postgres::Server;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::bus_support::progress::Progress;
 use crate::bus_support::writer::append;
 use crate::bus_support::{LISTENER, blocking, builder, expect, note, until};
-
-/// Stops the primary and starts it again as a standby of `next`, which is its standby until then.
-fn demote(primary: &Server, next: &Server) {
-    let conninfo = next.url().replace('\'', "''");
-    primary
-        .psql(&format!("ALTER SYSTEM SET primary_conninfo = '{conninfo}'"))
-        .unwrap();
-    primary.wait_for_standby(next).unwrap();
-    primary.stop(Stop::Fast).unwrap();
-    std::fs::write(primary.data_directory().join("standby.signal"), "").unwrap();
-    primary.start_again().unwrap();
-}
 
 /// The only writer of a stream, at a steady pace. Records when an append was last refused.
 struct PacedWriter {
@@ -88,7 +76,8 @@ async fn switch_over(store: impl AsyncFn(&Proxy) -> Arc<PostgresStore>) {
     for _ in 0..2 {
         all.reaches("agent-1", all.at("agent-1") + 20).await;
         (old, new) = blocking(move || {
-            demote(&old, &new);
+            old.demote(&new).unwrap();
+            old.start_again().unwrap();
             (old, new)
         })
         .await;

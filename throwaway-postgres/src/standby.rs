@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::command::run;
+use crate::config::put;
 use crate::shared_dir::SharedDir;
 use crate::watchdog::WatchedDir;
-use crate::{Error, Server};
+use crate::{Error, Server, Stop};
 
 /// The time to wait for a standby to catch up.
 const REPLAY_LIMIT: Duration = Duration::from_secs(30);
@@ -87,5 +88,38 @@ impl Server {
             return Ok(());
         }
         Err(self.timeout("the promotion", LIMIT))
+    }
+
+    /// Stops this primary once `successor`, its standby, has everything that it has committed, and makes it a standby of `successor`:
+    /// [`start_again`](Self::start_again) starts it as one. [`promote`](Self::promote) the successor before or after that.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`wait_for_standby`](Self::wait_for_standby) and [`stop`](Self::stop), and [`Error::Io`] if the data
+    /// directory cannot be written.
+    ///
+    /// ```
+    /// use throwaway_postgres::Server;
+    ///
+    /// # fn main() -> Result<(), throwaway_postgres::Error> {
+    /// let old = Server::start()?;
+    /// let new = old.standby()?;
+    /// old.psql("CREATE TABLE t AS SELECT 7 AS id")?;
+    /// old.demote(&new)?;
+    /// new.promote()?;
+    /// old.start_again()?;
+    /// new.psql("INSERT INTO t VALUES (8)")?;
+    /// new.wait_for_standby(&old)?;
+    /// assert_eq!(old.psql("SELECT id FROM t ORDER BY id")?, "7\n8");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn demote(&self, successor: &Self) -> Result<(), Error> {
+        let conninfo = successor.url().replace('\'', "''");
+        self.psql(&format!("ALTER SYSTEM SET primary_conninfo = '{conninfo}'"))?;
+        // A standby that is connected also receives what is committed from here on: the shutdown waits for it.
+        self.wait_for_standby(successor)?;
+        self.stop(Stop::Fast)?;
+        put(&self.data_directory().join("standby.signal"), "", self.os_user)
     }
 }

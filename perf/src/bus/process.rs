@@ -33,33 +33,37 @@ pub fn resident() -> f64 {
 
 /// The number of TCP connections of this process to a port, as the kernel lists them.
 pub fn connections(port: u16) -> usize {
-    connections_of("self", port).expect("the files of this process")
+    connections_among("self", &sockets_to(port)).expect("the files of this process")
 }
 
-/// The same for another process, by its id: the sockets among its files that the kernel lists as established. Fails once the
-/// process has ended.
-pub fn connections_of(process: &str, port: u16) -> io::Result<usize> {
-    let sockets: HashSet<String> = fs::read_dir(format!("/proc/{process}/fd"))?
-        .flatten()
-        .filter_map(|entry| fs::read_link(entry.path()).ok())
-        .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
-        .collect();
+/// The sockets of all processes that are connected to a port, by inode. With many sockets on the machine, the kernel takes long for
+/// the list.
+pub fn sockets_to(port: u16) -> HashSet<String> {
     const ESTABLISHED: &str = "01";
     let remote = format!(":{port:04X}");
-    let mut count = 0;
+    let mut sockets = HashSet::new();
     for table in ["tcp", "tcp6"] {
         // IPv6 may be disabled.
-        let lines = fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
-        count += lines
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>())
-            .filter(|fields| {
-                fields.len() > 9
-                    && fields[2].ends_with(&remote)
-                    && fields[3] == ESTABLISHED
-                    && sockets.contains(fields[9])
-            })
-            .count();
+        let lines = fs::read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default();
+        for line in lines.lines() {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            if fields.len() > 9 && fields[2].ends_with(&remote) && fields[3] == ESTABLISHED {
+                sockets.insert(fields[9].to_owned());
+            }
+        }
     }
-    Ok(count)
+    sockets
+}
+
+/// How many of these sockets are among a process's files. Fails once the process has ended.
+pub fn connections_among(process: &str, sockets: &HashSet<String>) -> io::Result<usize> {
+    let files = fs::read_dir(format!("/proc/{process}/fd"))?.flatten();
+    let links = files.filter_map(|entry| fs::read_link(entry.path()).ok());
+    Ok(links
+        .filter(|link| {
+            let link = link.to_str();
+            let inode = link.and_then(|link| link.strip_prefix("socket:[")?.strip_suffix(']'));
+            inode.is_some_and(|inode| sockets.contains(inode))
+        })
+        .count())
 }

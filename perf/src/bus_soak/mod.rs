@@ -14,7 +14,7 @@ use self::watch::Watch;
 use crate::server::MeasuredServer;
 use crate::units::{from_one_to, print};
 use doorbell_perf::bus::candidates::Failure;
-use doorbell_perf::chaos::{self, Plan};
+use doorbell_perf::chaos::{self, Plan, Servers};
 
 /// Publish and subscribe over Postgres in every way at once, and check every event, memory and connections
 ///
@@ -43,7 +43,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(100..))]
     keep: u64,
 
-    /// Inject faults at most this many seconds apart: end connections, freeze, restart, kill
+    /// Inject faults at most this many seconds apart, and at least 0.02: end connections; freeze, restart and kill servers;
+    /// switch over; let a hostile role notify, flood and lock
     #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "5",
           conflicts_with = "url")]
     faults: Option<f64>,
@@ -69,14 +70,20 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         between_faults: seconds("--faults", options.faults.unwrap_or_default())?,
     };
     print(&format!("seed {}\n", plan.seed));
-    let server = MeasuredServer::find(
-        options.url.as_deref(),
-        Server::builder().setting("max_connections", 200),
-    )?;
-    let database = server.database()?;
-    let faulty_server = server.own().filter(|_| options.faults.is_some());
-    let mut watch = Watch::new(&plan, server.port()?);
-    let outcome = chaos::run(&plan, &database.url(), faulty_server, |progress| watch.sample(progress))?;
+    let mut watch;
+    let outcome = if options.faults.is_some() {
+        let mut servers = Servers::start()?;
+        watch = Watch::new(&plan, servers.port());
+        chaos::run(&plan, &servers.url(), Some(&mut servers), |progress| {
+            watch.sample(progress)
+        })?
+    } else {
+        let builder = Server::builder().setting("max_connections", 200);
+        let server = MeasuredServer::find(options.url.as_deref(), builder)?;
+        let database = server.database()?;
+        watch = Watch::new(&plan, server.port()?);
+        chaos::run(&plan, &database.url(), None, |progress| watch.sample(progress))?
+    };
     print(&format!("\n{outcome}\n{watch}"));
     watch.verdict()?;
     print(

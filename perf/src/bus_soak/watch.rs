@@ -1,5 +1,6 @@
 //! Memory and connections of the processes while they work, and the progress line.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -38,11 +39,11 @@ struct Samples {
 }
 
 impl Samples {
-    fn sample(&mut self, elapsed: Duration, child: &Child, port: u16) {
+    fn sample(&mut self, elapsed: Duration, child: &Child, sockets: &HashSet<String>) {
         let process = child.id().to_string();
         self.resident.sample(elapsed, &process);
         // A process that has ended has none.
-        let connections = process::connections_of(&process, port).unwrap_or_default();
+        let connections = process::connections_among(&process, sockets).unwrap_or_default();
         self.connections = self.connections.max(connections);
     }
 }
@@ -69,9 +70,10 @@ impl Watch {
             return;
         }
         self.next_sample = progress.elapsed + SAMPLE_INTERVAL;
+        let sockets = process::sockets_to(self.port);
         let publishers = self.publishers.iter_mut().zip(progress.publishers);
         for (sample, child) in publishers.chain(self.subscribers.iter_mut().zip(progress.subscribers)) {
-            sample.sample(progress.elapsed, child, self.port);
+            sample.sample(progress.elapsed, child, &sockets);
         }
         if progress.elapsed >= self.next_line {
             self.next_line = progress.elapsed + self.between_lines;

@@ -29,6 +29,7 @@ impl Committed {
 }
 
 pub(super) struct Audit {
+    url: String,
     store: Arc<PostgresStore>,
     account: Account,
     committed: Committed,
@@ -45,6 +46,7 @@ impl Audit {
         let store = timeout(LIMIT, connect(url)).await?;
         store.migrate().await?;
         Ok(Self {
+            url: url.to_owned(),
             store,
             account: Account::default(),
             committed: Committed::default(),
@@ -75,6 +77,8 @@ impl Audit {
 
     /// Reads the rest of the store, once no publisher appends any more.
     pub(super) async fn finish(&mut self) -> Result<(), Failure> {
+        // Old connections may lead to a standby.
+        self.store = timeout(LIMIT, connect(&self.url)).await?;
         let limit = Instant::now() + LIMIT;
         while let Err(error) = self.pass().await {
             if Instant::now() > limit || !error.is_transient() {
@@ -124,24 +128,6 @@ impl Audit {
     /// Checks a subscription's account against the store; returns how many events could be compared.
     pub(super) fn compare(&self, account: &Account) -> Result<u64, String> {
         self.account.compare(account, |key| self.low_water_mark(key))
-    }
-
-    /// Waits until the server has no connection with one of these names.
-    pub(super) async fn wait_until_disconnected(&self, application_names: &[&str]) -> Result<(), Failure> {
-        const LEFT: &str =
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ANY($1)";
-        let limit = Instant::now() + LIMIT;
-        loop {
-            let left = sqlx::query_scalar::<_, i64>(LEFT).bind(application_names);
-            match left.fetch_one(self.store.pool()).await {
-                Ok(0) => return Ok(()),
-                Ok(left) if Instant::now() > limit => {
-                    return Err(format!("{left} connections of {application_names:?} are still open").into());
-                }
-                Err(error) if Instant::now() > limit => return Err(error.into()),
-                Ok(_) | Err(_) => sleep(Duration::from_millis(20)).await,
-            }
-        }
     }
 }
 

@@ -6,8 +6,12 @@
 
 pub mod account;
 mod audit;
+mod connections;
 mod faults;
+mod hostile;
 mod publisher;
+mod refusals;
+mod servers;
 mod subscriber;
 mod subscriptions;
 
@@ -19,11 +23,13 @@ use std::time::{Duration, Instant};
 use doorbell::bus::{DistributedBus, DistributedBusBuilder, FleetEvent};
 use doorbell::listen::ListenMultiplexer;
 use doorbell::store::PostgresStore;
-use throwaway_postgres::Server;
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use self::audit::Audit;
+use self::connections::wait_until_disconnected;
 use self::faults::Faults;
+pub use self::servers::Servers;
 use self::subscriber::Report;
 use crate::child::{Child, LIMIT, runtime};
 use testkit::random::Rng;
@@ -38,6 +44,12 @@ const STREAMS: u64 = 12;
 const LISTENER: &str = "chaos listener";
 const PUBLISHER: &str = "chaos publisher";
 const SUBSCRIBER: &str = "chaos subscriber";
+
+/// The first word of the line that a publisher prints when an append is refused. The time follows, in nanoseconds since 1970.
+const REFUSED: &str = "refused";
+
+/// How long the stores wait for a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How often to check the processes.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -70,7 +82,8 @@ impl Plan {
             publishers: 4,
             subscribers: 3,
             pause: Duration::from_millis(12),
-            keep: 1_000,
+            // A fraction of what a run of a minute appends to a stream, and several seconds' worth of it.
+            keep: 200,
             between_faults: Duration::from_millis(600),
         }
     }
@@ -113,15 +126,31 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs on the database at `url`, which nothing else may use. Injects faults into `faulty_server`, if given, and calls `report`
-/// several times a second.
+/// Runs on the database at `url`, which nothing else may use. If `servers` are given, `url` is their address, and the run injects
+/// faults. Calls `report` several times a second.
 pub fn run(
     plan: &Plan,
     url: &str,
-    faulty_server: Option<&Server>,
-    mut report: impl FnMut(&Progress<'_>),
+    servers: Option<&mut Servers>,
+    report: impl FnMut(&Progress<'_>),
 ) -> Result<Outcome, Failure> {
     let runtime = runtime();
+    let faults = servers.map(|servers| Faults::new(servers, plan.between_faults, runtime.handle().clone()));
+    let mut faults = faults.transpose()?;
+    let outcome = run_with(plan, url, &mut faults, &runtime, report);
+    if let (Err(_), Some(faults)) = (&outcome, &faults) {
+        eprintln!("{}", faults.history());
+    }
+    outcome
+}
+
+fn run_with(
+    plan: &Plan,
+    url: &str,
+    faults: &mut Option<Faults<'_>>,
+    runtime: &Runtime,
+    mut report: impl FnMut(&Progress<'_>),
+) -> Result<Outcome, Failure> {
     let mut rng = Rng::with_seed(plan.seed);
     let audit = runtime.block_on(Audit::start(url, plan.keep))?;
     let committed = audit.committed();
@@ -133,23 +162,23 @@ pub fn run(
     }
     let (stop_auditing, stopped) = oneshot::channel();
     let auditing = runtime.spawn(audit.follow(stopped));
+    let crashes = if faults.is_some() { "crashes" } else { "stays" };
     let publisher = |rng: &mut Rng| {
         let pause = plan.pause.as_millis().max(1).to_string();
         let seed = rng.u64(..).to_string();
-        let crashes = if faulty_server.is_some() { "crashes" } else { "stays" };
         Child::start("publisher", &[&named(url, PUBLISHER), &seed, &pause, crashes])
     };
     let mut publishers: Vec<Child> = (0..plan.publishers).map(|_| publisher(&mut rng)).collect();
-    let mut faults = Faults::new(plan.between_faults);
     let begun = Instant::now();
     while begun.elapsed() < plan.duration {
-        match faulty_server {
+        match faults {
             None => std::thread::sleep(CHECK_INTERVAL),
-            Some(server) => faults.inject_when_due(CHECK_INTERVAL, server, &mut publishers, &mut rng)?,
+            Some(faults) => faults.inject_when_due(CHECK_INTERVAL, &mut publishers, &mut rng)?,
         }
         for child in &mut publishers {
+            record_refusals(child, faults)?;
             if let Some(status) = child.exit_status() {
-                if faulty_server.is_none() || has_failed(status) {
+                if faults.is_none() || has_failed(status) {
                     return Err(format!("a publisher failed: {status}").into());
                 }
                 *child = publisher(&mut rng);
@@ -161,40 +190,69 @@ pub fn run(
         report(&Progress {
             elapsed: begun.elapsed(),
             committed: committed.get(),
-            faults: faults.count(),
+            faults: faults.as_ref().map_or(0, Faults::count),
             publishers: &publishers,
             subscribers: &subscribers,
         });
     }
+    if let Some(faults) = faults {
+        faults.stop();
+    }
     stop_all(&mut publishers)?;
+    for child in &publishers {
+        record_refusals(child, faults)?;
+    }
     let _ = stop_auditing.send(());
     let mut audit = runtime.block_on(auditing)??;
+    let direct_urls = match faults {
+        None => vec![url.to_owned()],
+        Some(faults) => faults.servers().direct_urls().to_vec(),
+    };
     runtime.block_on(async {
         // A publisher that was killed may have had a commit under way.
-        audit.wait_until_disconnected(&[PUBLISHER]).await?;
+        wait_until_disconnected(&direct_urls, &[PUBLISHER]).await?;
         audit.finish().await
     })?;
     let mut outcome = Outcome {
         committed: committed.get(),
         compared: 0,
         trimmed: audit.trimmed(),
-        faults: faults.to_string(),
+        faults: faults.as_ref().map_or_else(|| "none".to_owned(), Faults::to_string),
         subscribers: Vec::new(),
     };
     for subscriber in &mut subscribers {
         subscriber.close_stdin();
     }
     for subscriber in &subscribers {
-        // It waits up to `LIMIT` each for its subscriptions and for its bus.
-        let report: Report = serde_json::from_str(&subscriber.line_within(3 * LIMIT)?)?;
+        // It waits up to `LIMIT` each for its bus, for its subscriptions and for its bus again.
+        let report: Report = serde_json::from_str(&subscriber.line_within(4 * LIMIT)?)?;
         for (name, account) in &report.accounts {
             outcome.compared += audit.compare(account).map_err(|error| format!("{name}: {error}"))?;
         }
         outcome.subscribers.push(report.summary);
     }
     stop_all(&mut subscribers)?;
-    runtime.block_on(audit.wait_until_disconnected(&[LISTENER, PUBLISHER, SUBSCRIBER]))?;
+    runtime.block_on(wait_until_disconnected(
+        &direct_urls,
+        &[LISTENER, PUBLISHER, SUBSCRIBER],
+    ))?;
+    if let Some(faults) = faults {
+        faults.refusals().check().map_err(|late| format!("{late}\n{outcome}"))?;
+    }
     Ok(outcome)
+}
+
+/// Records the appends that this publisher has been refused.
+fn record_refusals(publisher: &Child, faults: &mut Option<Faults<'_>>) -> Result<(), Failure> {
+    for line in publisher.lines_so_far() {
+        let mut words = line.split(' ');
+        expect(words.next().unwrap_or_default(), REFUSED)?;
+        let time = words.next().unwrap_or_default().parse()?;
+        if let Some(faults) = faults {
+            faults.refusals().refused_at(time);
+        }
+    }
+    Ok(())
 }
 
 /// Runs as a child process, if the arguments say so. Returns whether they did.
@@ -263,7 +321,7 @@ fn builder(url: &str, store: &Arc<PostgresStore>) -> DistributedBusBuilder<Fleet
 /// Connects, and retries while the server is unavailable.
 async fn connect(url: &str) -> Arc<PostgresStore> {
     loop {
-        let builder = PostgresStore::builder().response_timeout(Duration::from_secs(3));
+        let builder = PostgresStore::builder().response_timeout(RESPONSE_TIMEOUT);
         match builder.connect(url).await {
             Ok(store) => return Arc::new(store),
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,

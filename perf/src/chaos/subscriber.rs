@@ -41,6 +41,8 @@ pub(super) fn run(url: &str, seed: u64) {
             failed = tasks.join_next() => panic!("{failed:?}"),
         }
         let begun = Instant::now();
+        // Before that, the store may read from a standby.
+        wait_until_live(&bus).await;
         set_heads.send_replace(Some(read_heads(&store).await));
         let accounts = timeout(LIMIT, tasks.join_all())
             .await

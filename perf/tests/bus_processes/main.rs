@@ -14,9 +14,7 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use throwaway_postgres::Server;
-
-use doorbell_perf::chaos::{self, Plan};
+use doorbell_perf::chaos::{self, Plan, Servers};
 use doorbell_perf::child::Child;
 
 /// How long `chaos_loses_nothing` takes.
@@ -56,10 +54,10 @@ fn chaos_loses_nothing() {
 
 fn run_chaos(duration: Duration, seed: u64) {
     println!("chaos for {duration:?} with seed {seed}");
-    let server = Server::builder().setting("max_connections", 200).start().unwrap();
+    let mut servers = Servers::start().unwrap();
     let plan = Plan::dense(duration, seed);
     let mut next_line = Duration::ZERO;
-    let outcome = chaos::run(&plan, &server.url(), Some(&server), |progress| {
+    let outcome = chaos::run(&plan, &servers.url(), Some(&mut servers), |progress| {
         if progress.elapsed >= next_line {
             next_line = progress.elapsed + BETWEEN_LINES;
             let ids = |children: &[Child]| children.iter().map(Child::id).collect::<Vec<_>>();
@@ -73,9 +71,11 @@ fn run_chaos(duration: Duration, seed: u64) {
             );
         }
     });
-    println!(
-        "{}",
-        outcome.unwrap_or_else(|failure| panic!("with seed {seed}: {failure}"))
+    let outcome = outcome.unwrap_or_else(|failure| panic!("with seed {seed}: {failure}"));
+    println!("{outcome}");
+    assert!(
+        outcome.trimmed > 0 || duration < CHAOS,
+        "retention removed nothing, so no `Gap` was tested"
     );
 }
 

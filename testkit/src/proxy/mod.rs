@@ -37,8 +37,9 @@ struct Rule {
 #[derive(Default)]
 struct Script {
     rules: Vec<Rule>,
-    /// Every simple query that clients have sent.
+    /// Every simple query that clients have sent, unless they are not recorded.
     statements: Vec<String>,
+    unrecorded: bool,
     /// Statements for the server of the latest connection.
     inject: Option<mpsc::UnboundedSender<String>>,
 }
@@ -48,7 +49,9 @@ impl Script {
     fn fault(&mut self, sql: String) -> Option<Fault> {
         let mut rules = self.rules.iter_mut().filter(|rule| sql.contains(&rule.containing));
         let fault = rules.find_map(|rule| rule.faults.pop_front());
-        self.statements.push(sql);
+        if !self.unrecorded {
+            self.statements.push(sql);
+        }
         fault
     }
 }
@@ -167,6 +170,11 @@ impl Proxy {
     pub fn seen(&self, containing: &str) -> usize {
         let script = self.script();
         script.statements.iter().filter(|sql| sql.contains(containing)).count()
+    }
+
+    /// Records no statements from now on, so that memory stays bounded: [`seen`](Self::seen) finds only earlier ones.
+    pub fn stop_recording(&self) {
+        self.script().unrecorded = true;
     }
 
     /// Sends a statement to the server of the latest connection; its client does not see the answer.
