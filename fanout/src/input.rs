@@ -5,11 +5,6 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
-use clap::error::ErrorKind;
-
-use crate::options::Options;
-
 /// See `data/README.md`.
 const BUILT_IN: &[u8] = include_bytes!("../data/postgres.log");
 
@@ -18,25 +13,18 @@ const BUILT_IN: &[u8] = include_bytes!("../data/postgres.log");
 pub(crate) struct Input(Option<PathBuf>);
 
 impl Input {
-    /// Reports what is wrong with the input before the run starts. Exits with the status for wrong usage if it cannot be
-    /// read `repeat` times.
-    pub(crate) fn new(path: Option<PathBuf>, repeat: u64) -> Result<Self, String> {
+    /// Reports what is wrong with the input before the run starts.
+    pub(crate) fn new(path: Option<PathBuf>) -> Result<Self, String> {
         let input = Self(path);
-        let mut rereadable = input.0.is_none();
         if let Some(path) = input.file() {
             let metadata = fs::metadata(path).map_err(|error| input.cannot_read(&error))?;
             if metadata.is_dir() {
                 return Err(format!("{input} is a directory"));
             }
             // Opening a named pipe would wait for its writer, here and again in the reader.
-            rereadable = metadata.is_file();
-            if rereadable {
+            if metadata.is_file() {
                 File::open(path).map_err(|error| input.cannot_read(&error))?;
             }
-        }
-        if repeat > 1 && !rereadable {
-            let message = format!("{input} can only be read once: --repeat needs a regular file");
-            Options::command().error(ErrorKind::ArgumentConflict, message).exit();
         }
         Ok(input)
     }

@@ -1,4 +1,4 @@
-//! Bytes to lines, in bounded memory, on a thread that reads ahead of the publisher.
+//! Bytes to lines, none longer than a limit, on a thread that reads ahead of the publisher.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read};
@@ -26,18 +26,15 @@ pub(crate) struct Chunk {
     pub(crate) arrived: Option<Instant>,
 }
 
-/// Reads the input `repeat` times on a new thread. An error is the last item. The thread ends when the input ends or the
-/// receiver is dropped; it is left behind if a read never returns.
-pub(crate) fn start_reader(input: Input, repeat: u64, max_line: usize) -> io::Result<Receiver<io::Result<Chunk>>> {
+/// Reads the input on a new thread. An error is the last item. The thread ends when the input ends or the receiver is
+/// dropped; it is left behind if a read never returns.
+pub(crate) fn start_reader(input: Input, max_line: usize) -> io::Result<Receiver<io::Result<Chunk>>> {
     let (sender, receiver) = sync_channel(AHEAD);
     let read = move || {
-        for _ in 0..repeat {
-            let result = input.open().and_then(|bytes| read_chunks(bytes, max_line, &sender));
-            if let Err(error) = result {
-                // The receiver is gone after an interrupt.
-                let _ = sender.send(Err(error));
-                return;
-            }
+        let result = input.open().and_then(|bytes| read_chunks(bytes, max_line, &sender));
+        if let Err(error) = result {
+            // The receiver is gone after an interrupt.
+            let _ = sender.send(Err(error));
         }
     };
     thread::Builder::new().name("reader".into()).spawn(read)?;

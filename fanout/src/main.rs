@@ -10,7 +10,6 @@ mod options;
 mod progress;
 mod publish;
 mod report;
-mod schedule;
 mod subscribers;
 mod table;
 
@@ -56,15 +55,15 @@ fn main() -> ExitCode {
 
 /// Runs to the end and returns the exit status.
 fn run(options: &Options) -> Result<u8, Box<dyn Error>> {
-    let input = Input::new(options.input.clone(), options.repeat)?;
+    let input = Input::new(options.input.clone())?;
     let interrupt = interrupt().map_err(|error| format!("cannot handle Ctrl-C: {error}"))?;
     let (publisher, subscriber) = ring::channel::<Event>(options.capacity());
     let subscribers = Subscribers::start(options, &subscriber, &interrupt)
         .map_err(|error| format!("cannot start the subscribers: {error}"))?;
     drop(subscriber);
 
-    let progress = Progress::new(input.size().map(|size| size.saturating_mul(options.repeat)));
-    let chunks = lines::start_reader(input.clone(), options.repeat, options.max_line)
+    let progress = Progress::new(input.size());
+    let chunks = lines::start_reader(input.clone(), options.max_line)
         .map_err(|error| format!("cannot start the reader: {error}"))?;
     let (published, error) = publish::publish_all(&chunks, &publisher, options.rate(), &interrupt, &progress);
     // Dropping the last publisher closes the channel. Subscribers drain what it retains, then end.

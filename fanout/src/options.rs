@@ -6,20 +6,25 @@ use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 
 const AFTER_HELP: &str = "\
-Every line is one event. Invalid UTF-8 is replaced, a line longer than --max-line is cut, and both are counted. Latency
-runs from the publication of an event to its receipt. With --rate it runs from the instant the event was due, so that a
-stalled publisher does not hide latency. Ctrl-C ends the run early with a report; a second Ctrl-C ends it at once.
+Every line is one event. Invalid UTF-8 is replaced, a line longer than --max-line is cut, and both are counted.
+
+Latency runs from the publication of an event to its receipt. With --rate it runs from the instant the event was due, \
+so that a stalled publisher does not hide latency.
+
+Ctrl-C ends the run early with a report; a second Ctrl-C ends it at once.
 
 Exit status:
-  0    received + skipped + void = published, for every subscriber
+  0    received + skipped = published, for every subscriber
   1    the counts of some subscriber do not add up, or it saw events out of order
   2    wrong usage
-  3    the input could not be read to its end (what came before is reported), or the report could not be written
-  130  stopped by a signal (what came before is reported)";
+  3    the input could not be read to its end, or the report could not be written
+  130  stopped by a signal
+
+With 3 and 130, what came before is reported.";
 
 /// Publishes every line of a text to many subscribers, and reports what each received and missed.
 #[derive(Debug, Parser)]
-#[command(name = "fanout", after_help = AFTER_HELP)]
+#[command(name = "fanout", version, after_help = AFTER_HELP)]
 pub(crate) struct Options {
     /// File to read, or - for standard input [default: a PostgreSQL log that is built in]
     #[arg(value_name = "FILE|-")]
@@ -37,11 +42,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = range(0, 100_000))]
     pub(crate) slow: usize,
 
-    /// How long a slow subscriber sleeps after every event, in milliseconds
+    /// How long a slow subscriber sleeps after every event, in milliseconds; it finishes a sleep when the input ends
     #[arg(long, value_name = "MS", default_value_t = 1)]
     pub(crate) delay_ms: u64,
 
-    /// Events that the ring retains [default: 1024 for the built-in log, else 16384]
+    /// Events that the ring retains; it uses memory for up to twice as many lines [default: 1024 for the built-in log, else 16384]
     #[arg(long, value_name = "N", value_parser = range(1, 1 << 24))]
     capacity: Option<usize>,
 
@@ -49,12 +54,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
     rate: Option<u64>,
 
-    /// How many times to read the input
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) repeat: u64,
-
     /// Longest line that is published whole, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024, value_parser = range(1, 1 << 30))]
+    #[arg(long, value_name = "BYTES", default_value_t = 4 * 1024, value_parser = range(1, 1 << 30))]
     pub(crate) max_line: usize,
 
     /// Report as JSON

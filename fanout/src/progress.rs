@@ -36,7 +36,9 @@ impl Progress {
     }
 
     /// Cheap enough to call after every event.
-    pub(crate) fn show(&self, published: &Published, publisher: &Publisher<Event>) {
+    ///
+    /// `bytes_of_lines` were published of the chunk that is not yet counted in `bytes_read`.
+    pub(crate) fn show(&self, published: &Published, bytes_of_lines: u64, publisher: &Publisher<Event>) {
         let Some(started) = published.started else { return };
         if self.bar.is_hidden() || self.shown.get().elapsed() < REFRESH {
             return;
@@ -44,7 +46,7 @@ impl Progress {
         self.shown.set(Instant::now());
         let stats = publisher.stats();
         let slowest = stats.slowest_position.unwrap_or(stats.next_seq);
-        self.bar.set_position(published.bytes_read);
+        self.bar.set_position(published.bytes_read + bytes_of_lines);
         self.bar.set_message(format!(
             "{} events, {}/s, slowest subscriber {} behind",
             HumanCount(published.events),

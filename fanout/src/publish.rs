@@ -12,8 +12,6 @@ use tokio::sync::watch;
 use crate::Event;
 use crate::lines::Chunk;
 use crate::progress::{Progress, REFRESH};
-use crate::report::per_second;
-use crate::schedule::Schedule;
 
 /// How late the operating system may wake a sleeping thread; the rest of a wait spins.
 const OVERSLEEP: Duration = Duration::from_micros(150);
@@ -25,8 +23,6 @@ pub(crate) struct Published {
     pub(crate) bytes_read: u64,
     pub(crate) lines_truncated: u64,
     pub(crate) lines_with_invalid_utf8: u64,
-    /// How often a paced event was due before the input had it.
-    pub(crate) late_arrivals: u64,
     /// From the arrival of the first line.
     pub(crate) seconds: f64,
     pub(crate) events_per_second: f64,
@@ -43,7 +39,6 @@ pub(crate) fn publish_all(
     progress: &Progress,
 ) -> (Published, Option<io::Error>) {
     let mut published = Published::default();
-    let mut schedule = rate.map(Schedule::new);
     let mut error = None;
     'chunks: while !*interrupt.borrow() {
         let chunk = match chunks.recv_timeout(REFRESH) {
@@ -55,37 +50,48 @@ pub(crate) fn publish_all(
             Err(RecvTimeoutError::Disconnected) => break,
             // The subscribers are still receiving.
             Err(RecvTimeoutError::Timeout) => {
-                progress.show(&published, publisher);
+                progress.show(&published, 0, publisher);
                 continue;
             }
         };
-        published.bytes_read += chunk.bytes;
         published.lines_truncated += chunk.truncated;
         published.lines_with_invalid_utf8 += chunk.invalid_utf8;
         let arrived = chunk.arrived.unwrap_or_else(Instant::now);
+        let mut bytes_of_lines = 0;
         for line in chunk.lines {
-            published.started.get_or_insert(arrived);
-            let due = match &mut schedule {
+            let started = *published.started.get_or_insert(arrived);
+            let due = match rate {
                 None => Instant::now(),
-                Some(schedule) => {
-                    let due = schedule.next(arrived);
+                Some(rate) => {
+                    let due = arrived.max(started + since_start(published.events, rate));
                     if !wait_until(due, interrupt) {
                         break 'chunks;
                     }
-                    progress.show(&published, publisher);
+                    progress.show(&published, bytes_of_lines, publisher);
                     due
                 }
             };
+            bytes_of_lines += line.len() as u64 + 1;
             published.events += 1;
             let number = published.events;
             publisher.publish(Event { number, due, line });
         }
-        progress.show(&published, publisher);
+        published.bytes_read += chunk.bytes;
+        progress.show(&published, 0, publisher);
     }
     published.seconds = published.started.map_or(0.0, |started| started.elapsed().as_secs_f64());
     published.events_per_second = per_second(published.events, published.seconds);
-    published.late_arrivals = schedule.map_or(0, |schedule| schedule.late_arrivals);
     (published, error)
+}
+
+/// When a paced event is due, if the input has it by then. Computed from the start, so that neither rounding nor a late
+/// event shifts later ones: a publisher that was held up catches up.
+fn since_start(events_before: u64, rate: u64) -> Duration {
+    Duration::from_nanos((u128::from(events_before) * 1_000_000_000 / u128::from(rate)) as u64)
+}
+
+pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
 /// Returns false on a signal.
@@ -101,4 +107,15 @@ fn wait_until(due: Instant, interrupt: &watch::Receiver<bool>) -> bool {
         }
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_times_do_not_drift() {
+        assert_eq!(since_start(1, 3), Duration::from_nanos(333_333_333));
+        assert_eq!(since_start(3_000_000, 3), Duration::from_secs(1_000_000));
+    }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::latency::Latency;
 use crate::options::Options;
-use crate::publish::Published;
+use crate::publish::{Published, per_second};
 use crate::subscribers::{Outcome, SLOW};
 
 #[derive(Debug, Serialize)]
@@ -19,7 +19,7 @@ pub(crate) struct Report {
     /// Whether every subscriber can account for every event.
     pub(crate) adds_up: bool,
     pub(crate) interrupted: bool,
-    error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// What the tasks and threads received together. The slow subscribers are left out.
@@ -78,8 +78,4 @@ impl Report {
 pub(crate) fn sum<'a>(mut subscribers: impl Iterator<Item = &'a Outcome>) -> Option<Outcome> {
     let first = subscribers.next()?.clone();
     Some(subscribers.fold(first, Outcome::plus))
-}
-
-pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }

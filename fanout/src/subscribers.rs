@@ -87,8 +87,6 @@ pub(crate) struct Outcome {
     pub(crate) number: usize,
     pub(crate) received: u64,
     pub(crate) skipped: u64,
-    /// Sequence numbers whose publication failed. Subscribers pass over them, so only the ring counts them.
-    pub(crate) void: u64,
     pub(crate) lag_events: u64,
     #[serde(rename = "latency_ns")]
     pub(crate) latency: Latency,
@@ -111,7 +109,6 @@ impl Outcome {
             number,
             received: 0,
             skipped: 0,
-            void: 0,
             lag_events: 0,
             latency: Latency::default(),
             adds_up: true,
@@ -139,7 +136,6 @@ impl Outcome {
 
     fn finish(mut self, ring: SubscriberStats) -> Self {
         self.ended = Instant::now();
-        self.void = ring.void;
         self.adds_up &=
             (ring.received, ring.skipped, ring.lag_events) == (self.received, self.skipped, self.lag_events);
         self
@@ -147,14 +143,13 @@ impl Outcome {
 
     /// Compares the counts with the number of published events.
     pub(crate) fn check(&mut self, published: u64) {
-        self.adds_up &= self.received + self.skipped + self.void == published;
+        self.adds_up &= self.received + self.skipped == published;
     }
 
     /// Both together; keeps the kind and the number.
     pub(crate) fn plus(mut self, other: &Self) -> Self {
         self.received += other.received;
         self.skipped += other.skipped;
-        self.void += other.void;
         self.lag_events += other.lag_events;
         self.latency.0 += &other.latency.0;
         self.adds_up &= other.adds_up;

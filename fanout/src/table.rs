@@ -11,8 +11,8 @@ use crate::subscribers::Outcome;
 /// More subscribers of a kind than this share one row.
 const ROWS_OF_A_KIND: usize = 8;
 
-const COLUMNS: usize = 10;
-const HEADER: &str = "subscriber,received,skipped,void,lags,p50,p99,p99.9,max,adds up";
+const COLUMNS: usize = 9;
+const HEADER: &str = "subscriber,received,skipped,lags,p50,p99,p99.9,max,adds up";
 
 pub(crate) fn render(report: &Report, max_line: usize) -> String {
     let table = if report.subscribers.is_empty() {
@@ -61,8 +61,7 @@ fn summary(report: &Report, max_line: usize) -> String {
         "lines with invalid UTF-8, which was replaced",
         published.lines_with_invalid_utf8,
     );
-    note("times that the input was slower than the pace", published.late_arrivals);
-    if published.events == 0 {
+    if published.events == 0 && report.error.is_none() && !report.interrupted {
         text += "note       the input had no lines\n";
     }
     if report.interrupted {
@@ -71,7 +70,7 @@ fn summary(report: &Report, max_line: usize) -> String {
     text
 }
 
-/// One row for each subscriber or, when there are many of a kind, one for all of them and one for the worst.
+/// One row for each subscriber or, when there are many of a kind, one for all of them.
 fn table(subscribers: &[Outcome]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(HEADER.split(','));
@@ -81,11 +80,6 @@ fn table(subscribers: &[Outcome]) -> Table {
             table.add_rows(group.iter().map(|one| row(format!("{kind} {}", one.number), one)));
         } else if let Some(all) = sum(group.iter()) {
             table.add_row(row(format!("{kind}, all {}", group.len()), &all));
-            let worst = group
-                .iter()
-                .max_by_key(|one| one.skipped)
-                .filter(|worst| worst.skipped > 0);
-            table.add_rows(worst.map(|worst| row(format!("{kind} {} (worst)", worst.number), worst)));
         }
     }
     for (index, column) in table.column_iter_mut().enumerate() {
@@ -100,14 +94,14 @@ fn table(subscribers: &[Outcome]) -> Table {
 }
 
 fn row(name: String, counted: &Outcome) -> [String; COLUMNS] {
-    let counts = [counted.received, counted.skipped, counted.void, counted.lag_events];
-    let [received, skipped, void, lags] = counts.map(|count| HumanCount(count).to_string());
+    let counts = [counted.received, counted.skipped, counted.lag_events];
+    let [received, skipped, lags] = counts.map(|count| HumanCount(count).to_string());
     let [p50, p99, p999, max] = match counted.latency.percentiles() {
         Some(all) => all.map(|(_, nanoseconds)| duration(nanoseconds)),
         None => [(); 4].map(|()| "-".to_owned()),
     };
     let adds_up = if counted.adds_up { "yes" } else { "NO" }.to_owned();
-    [name, received, skipped, void, lags, p50, p99, p999, max, adds_up]
+    [name, received, skipped, lags, p50, p99, p999, max, adds_up]
 }
 
 fn verdict(report: &Report) -> String {
@@ -120,9 +114,9 @@ fn verdict(report: &Report) -> String {
         .count()
     {
         _ if all == 0 => format!("{published} events published, to no subscriber."),
-        0 => format!("received + skipped + void = {published} published, for {all} of {all} subscribers."),
+        0 => format!("received + skipped = {published} published, for {all} of {all} subscribers."),
         failed => format!(
-            "NOT ACCOUNTED FOR: received + skipped + void = {published} published fails for {failed} of {all} subscribers, \
+            "NOT ACCOUNTED FOR: received + skipped = {published} published fails for {failed} of {all} subscribers, \
              or their order does."
         ),
     }
