@@ -53,8 +53,9 @@ impl<T> Sender<T> {
 
     /// Sends `value` to every receiver, and returns their number.
     ///
-    /// Never waits for a receiver: a full channel overwrites its oldest message. When this returns, every receiver that waited
-    /// has been woken (unless the channel [was created](super::channel_with) with [`Wake::Cascade`]).
+    /// Never waits for a receiver: a full channel overwrites its oldest message. Wakes every receiver
+    /// that waits, normally before it returns: if another call is waking receivers at that moment, that call wakes these too. (With
+    /// [`Wake::Cascade`], see [`channel_with`](super::channel_with), it wakes a few, and these wake the rest.)
     ///
     /// A message that was sent is not necessarily received: a receiver may be dropped or fall behind.
     ///

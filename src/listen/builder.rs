@@ -131,7 +131,7 @@ impl ListenBuilder {
 
     /// Sets how many items each channel retains for its slowest subscription. Default: 1024. Range: 1 to 2^20.
     ///
-    /// Costs about 100 bytes per item while the channel has subscriptions.
+    /// Costs about 150 bytes per item while the channel has subscriptions.
     pub fn channel_capacity(mut self, capacity: NonZeroUsize) -> Self {
         self.settings.channel_capacity = capacity;
         self

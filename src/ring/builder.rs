@@ -98,7 +98,7 @@ pub struct Builder {
 impl Builder {
     /// Creates a builder for a ring that retains `capacity` events (exactly, not rounded), with the default settings.
     ///
-    /// Range: 1 to 2^31, or less if that many events do not fit into memory. The ring allocates room for up to twice as many, once.
+    /// Range: 1 to 2^31. The ring allocates room for up to twice as many, once; like any allocation, it aborts the process if it fails.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {

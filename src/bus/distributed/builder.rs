@@ -158,7 +158,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
     }
 
     /// Sets the number of events of one stream that are kept in memory for its subscriptions. A subscription that falls further behind
-    /// reads the store. Default: 256. Range: 2 to 2^20. Cost: about 100 bytes per event, for every stream that is subscribed to by key.
+    /// reads the store. Default: 256. Range: 2 to 2^20. Cost: about 130 bytes per event, for every stream that is subscribed to by key.
     pub fn stream_capacity(mut self, capacity: usize) -> Self {
         self.hub.stream_capacity = capacity;
         self
