@@ -10,5 +10,7 @@ mod polling;
 mod promotion;
 #[path = "bus_failover/restore.rs"]
 mod restore;
+#[path = "bus_failover/several_hosts.rs"]
+mod several_hosts;
 #[path = "bus_failover/switchover.rs"]
 mod switchover;

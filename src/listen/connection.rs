@@ -7,22 +7,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::error::Severity;
-use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{AsyncMessage, Client, Connection, SimpleQueryMessage, Socket};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{AsyncMessage, Client, SimpleQueryMessage};
 
 use super::dispatch::Dispatcher;
 use super::error::{ListenError, ServerError};
-use crate::pg::config::ListenConfig;
-
-/// The half of tokio-postgres's connection that does the I/O.
-pub(super) type RawConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
-
-/// Opens a session. Nothing is received until the connection is polled.
-pub(super) async fn connect(config: &ListenConfig) -> Result<(Client, RawConnection), ListenError> {
-    let connected = config.postgres.connect(config.tls.connector()).await;
-    connected.map_err(|error| ListenError::Connect(error.into()))
-}
+use crate::pg::connect::RawConnection;
 
 pub(super) struct ListenConnection {
     client: Client,

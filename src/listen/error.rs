@@ -103,10 +103,7 @@ impl ListenError {
     pub(super) fn needs_intervention(&self) -> bool {
         match self {
             Self::Config(_) => true,
-            Self::Connect(error) => error.sqlstate().is_some_and(|code| {
-                // 28: authorization; 3D: no such database; 42: no permission; 0A: not supported.
-                ["28", "3D", "42", "0A"].iter().any(|class| code.starts_with(class))
-            }),
+            Self::Connect(error) => error.refuses_login(),
             _ => false,
         }
     }

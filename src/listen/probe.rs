@@ -11,11 +11,12 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::builder::Settings;
-use super::connection::{ListenConnection, QueryError, connect};
+use super::connection::{ListenConnection, QueryError};
 use super::dispatch::Dispatcher;
 use super::error::ListenError;
 use super::session::to_lost;
 use crate::pg::config::ListenConfig;
+use crate::pg::connect::{Connected, connect};
 use crate::pg::quote::{push_identifier, push_literal};
 
 /// How long the notification may take to arrive once it has been sent.
@@ -190,7 +191,8 @@ impl Probe {
 
 async fn send_from_second_connection(config: ListenConfig, sql: String, limit: Duration) -> Result<(), ListenError> {
     let sending = async {
-        let (client, raw) = connect(&config).await?;
+        let connected = connect(&config, limit).await.map_err(ListenError::Connect)?;
+        let Connected { client, raw, .. } = connected;
         let mut raw = core::pin::pin!(raw);
         let sent = tokio::select! {
             sent = client.simple_query(&sql) => sent.map(drop),

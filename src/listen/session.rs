@@ -10,7 +10,7 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::backend_key::announced_pid;
 use super::builder::{ConfigSource, Settings};
-use super::connection::{ListenConnection, QueryError, connect};
+use super::connection::{ListenConnection, QueryError};
 use super::dispatch::Dispatcher;
 use super::error::ListenError;
 use super::health::{Delivery, ListenState, ServerInfo};
@@ -19,6 +19,7 @@ use super::reconcile::Reconciler;
 use super::shared::SharedListener;
 use super::worker::{NotifyRequest, Worker};
 use crate::pg::config::ListenConfig;
+use crate::pg::connect::{Connected, connect};
 use crate::pg::quote::push_literal;
 use crate::pg::server_error::ServerError;
 
@@ -67,7 +68,8 @@ impl Session {
     }
 
     async fn open(settings: &Settings, config: ListenConfig, shared: Arc<SharedListener>) -> Result<Self, ListenError> {
-        let (client, raw) = connect(&config).await?;
+        let connected = connect(&config, settings.connect_timeout).await;
+        let Connected { client, raw, .. } = connected.map_err(ListenError::Connect)?;
         let mut connection = ListenConnection::new(client, raw, settings.heartbeat_deadline);
         let mut dispatcher = Dispatcher::new(shared);
         let mut sql = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), \

@@ -2,6 +2,9 @@
 
 pub(crate) mod backoff;
 pub(crate) mod config;
+pub(crate) mod connect;
+pub(crate) mod login;
 pub(crate) mod quote;
+pub(crate) mod server_choice;
 pub(crate) mod server_error;
 pub(crate) mod warm_pool;

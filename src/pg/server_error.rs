@@ -3,6 +3,7 @@
 use core::error::Error as _;
 use core::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
@@ -41,6 +42,20 @@ impl ServerError {
         self.sqlstate.as_ref() == Some(code)
     }
 
+    /// Returns `true` if a person must change something (a password, a right, the database) before the server accepts the login.
+    pub(crate) fn refuses_login(&self) -> bool {
+        self.sqlstate().is_some_and(refuses_login)
+    }
+
+    /// The error for a server that did not answer in time.
+    pub(crate) fn timeout(limit: Duration) -> Self {
+        Self {
+            text: format!("no answer within {limit:?}"),
+            sqlstate: None,
+            source: None,
+        }
+    }
+
     /// The error for a connection that ended without one.
     pub(crate) fn closed() -> Self {
         Self {
@@ -67,6 +82,22 @@ impl ServerError {
             source: None,
         }
     }
+}
+
+impl From<std::io::Error> for ServerError {
+    fn from(error: std::io::Error) -> Self {
+        Self {
+            text: format!("error connecting to server: {error}"),
+            sqlstate: None,
+            source: None,
+        }
+    }
+}
+
+/// Whether the SQLSTATE of a failed attempt to connect means that a person must change something before another one can succeed.
+pub(crate) fn refuses_login(sqlstate: &str) -> bool {
+    // 28: authorization; 3D: no such database; 42: no permission; 0A: not supported.
+    ["28", "3D", "42", "0A"].iter().any(|class| sqlstate.starts_with(class))
 }
 
 impl From<tokio_postgres::Error> for ServerError {

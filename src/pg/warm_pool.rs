@@ -3,6 +3,7 @@
 //! sqlx pings every connection that is returned to its pool, which takes a round trip. A [`WarmPool`] keeps a connection for a
 //! moment after use, and the next operation takes it without a ping. An operation that waits gets the first connection that another
 //! one gives back, even while sqlx tries to open one for it: the server may refuse more connections, by the role's limit or its own.
+//! One operation at a time opens a connection, so that a server that refuses is asked once, not by every operation.
 
 use std::ops::{Deref, DerefMut};
 use std::pin::pin;
@@ -11,10 +12,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sqlx::pool::PoolConnection;
-use sqlx::{Connection as _, PgPool, Postgres};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::config::{ConfigError, ConnectionString};
+use super::login::{LoginGate, LoginRefused};
+use super::server_choice::ServerChoice;
+use super::server_error::refuses_login;
 
 /// How long an unused connection is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(20);
@@ -24,6 +31,9 @@ const MAX_REUSE: Duration = Duration::from_millis(100);
 
 /// How long the server may take to answer a ping of a connection that was returned to the pool.
 const PING_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The time limit for the attempt to connect that determines why the pool timed out.
+const DIAGNOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often a waiting operation looks for a connection that was returned to the pool: sqlx does not while it opens one.
 const RECHECK: Duration = Duration::from_millis(5);
@@ -39,7 +49,13 @@ pub(crate) struct WarmPool {
     pub(crate) pool: PgPool,
     max_warm: usize,
     warm: Arc<Mutex<WarmConnections>>,
-    reconnected: Notify,
+    /// How to choose a server before a connection is opened, if there is a choice.
+    choice: Option<ServerChoice>,
+    login: LoginGate,
+    /// Held by the operation that opens a connection.
+    opening: tokio::sync::Mutex<()>,
+    /// Operations that wait for the pool start again: the server is back, or has refused the login.
+    restart: Notify,
     /// A connection was given back while an operation waited.
     handed_over: Notify,
 }
@@ -110,24 +126,39 @@ impl DerefMut for PooledConnection {
 }
 
 impl WarmPool {
-    /// For a pool that the application also uses. Keeps at most 4 connections, and never all of them.
+    /// For a pool of the application. Keeps at most 4 connections, and never all of them.
     pub(crate) fn shared(pool: PgPool) -> Self {
-        let max_warm = pool.options().get_max_connections().saturating_sub(1).min(4);
-        Self::new(pool, max_warm as usize)
+        let max_warm = max_warm_of_shared(&pool);
+        Self::new(pool, max_warm, None)
     }
 
-    /// For a pool without other users.
-    pub(crate) fn exclusive(pool: PgPool) -> Self {
-        let max_warm = pool.options().get_max_connections();
-        Self::new(pool, max_warm as usize)
+    /// Creates a pool for a connection string, without connecting. Must be called from inside a runtime.
+    pub(crate) fn connect_lazy(
+        connection_string: &ConnectionString,
+        options: PgPoolOptions,
+        transaction_pooler: bool,
+    ) -> Result<Self, ConfigError> {
+        let (choice, first) = ServerChoice::new(connection_string, transaction_pooler)?;
+        let choice = connection_string.has_choice().then_some(choice);
+        // The health of the bus tells what is slow or fails, once per change.
+        let options = options.acquire_slow_threshold(Duration::MAX);
+        let pool = options.connect_lazy_with(first);
+        let max_warm = match pool.options().get_max_connections() {
+            1 => 1, // nobody else uses it
+            _ => max_warm_of_shared(&pool),
+        };
+        Ok(Self::new(pool, max_warm, choice))
     }
 
-    fn new(pool: PgPool, max_warm: usize) -> Self {
+    fn new(pool: PgPool, max_warm: u32, choice: Option<ServerChoice>) -> Self {
         Self {
             pool,
-            max_warm,
+            max_warm: max_warm as usize,
             warm: Arc::default(),
-            reconnected: Notify::new(),
+            choice,
+            login: LoginGate::default(),
+            opening: tokio::sync::Mutex::new(()),
+            restart: Notify::new(),
             handed_over: Notify::new(),
         }
     }
@@ -135,7 +166,8 @@ impl WarmPool {
     /// Takes a warm connection, or acquires one from the pool within the pool's acquire timeout.
     ///
     /// While the server refuses connections, the pool retries with delays that double up to a fifth of its timeout, so it may
-    /// notice only seconds later that an outage is over. [`on_reconnect`](Self::on_reconnect) restarts these attempts.
+    /// notice only seconds later that an outage is over. [`on_reconnect`](Self::on_reconnect) restarts these attempts. A login that the server
+    /// has refused is not attempted again before a back-off has passed: until then, this returns the same [`LoginRefused`].
     pub(crate) async fn acquire(&self) -> Result<PooledConnection, sqlx::Error> {
         let (_waiter, is_scarce) = {
             let mut warm = self.warm.lock();
@@ -147,48 +179,134 @@ impl WarmPool {
             (WaiterGuard(&self.warm), is_scarce)
         };
         let deadline = Instant::now() + self.pool.options().get_acquire_timeout();
-        if is_scarce && self.pool.num_idle() == 0 {
-            let handed_over = async {
-                loop {
-                    self.handed_over.notified().await;
-                    if let Some(connection) = self.warm.lock().take() {
-                        return connection;
-                    }
-                }
-            };
-            if let Ok(connection) = timeout(SCARCE_WAIT, handed_over).await {
-                return Ok(connection);
-            }
+        if is_scarce
+            && self.pool.num_idle() == 0
+            && let Ok(connection) = timeout(SCARCE_WAIT, self.handed_over()).await
+        {
+            return Ok(connection);
         }
         loop {
             let acquired = timeout_at(deadline, self.acquire_once()).await;
             if let Some(acquired) = acquired.map_err(|_| sqlx::Error::PoolTimedOut)? {
                 return acquired;
             }
-            // The server is back: start again.
         }
     }
 
-    /// Waits for a new connection, or one that is not in use any more. `None` when [`on_reconnect`](Self::on_reconnect) is called.
-    async fn acquire_once(&self) -> Option<Result<PooledConnection, sqlx::Error>> {
-        let may_grow = self.pool.size() < self.pool.options().get_max_connections();
-        let mut reconnected = pin!(self.reconnected.notified());
-        let mut acquiring = pin!(self.pool.acquire());
+    async fn handed_over(&self) -> PooledConnection {
         loop {
-            let reused = tokio::select! {
-                biased;
-                acquired = &mut acquiring => return Some(acquired.map(PooledConnection::new)),
-                () = &mut reconnected => return None,
-                () = self.handed_over.notified() => self.warm.lock().take(),
-                () = sleep(RECHECK) => self.try_idle().await,
-            };
-            if let Some(connection) = reused {
+            self.handed_over.notified().await;
+            if let Some(connection) = self.warm.lock().take() {
+                return connection;
+            }
+        }
+    }
+
+    /// Waits for a new connection, or one that is not in use any more. `None` if it has to start again.
+    async fn acquire_once(&self) -> Option<Result<PooledConnection, sqlx::Error>> {
+        let mut restart = pin!(self.restart.notified());
+        if self.login.is_refused() {
+            // Sessions that were opened before may go on.
+            if let Some(connection) = self.try_idle().await {
+                return Some(Ok(connection));
+            }
+            if let Err(refused) = self.login.try_attempt() {
+                return Some(Err(refused.into()));
+            }
+        }
+        let may_grow = self.pool.size() < self.pool.options().get_max_connections();
+        let reused = tokio::select! {
+            biased;
+            acquired = self.open_or_reuse() => match acquired {
+                Ok(acquired) => acquired,
+                Err(error) => return Some(Err(self.refused(error))),
+            },
+            () = &mut restart => return None,
+            connection = self.handed_over() => Acquired::Reused(connection),
+        };
+        Some(Ok(match reused {
+            Acquired::New(connection) => connection,
+            Acquired::Reused(connection) => {
                 if may_grow {
                     self.warm.lock().scarce_until = Some(Instant::now() + SCARCE_FOR);
                 }
-                return Some(Ok(connection));
+                connection
+            }
+        }))
+    }
+
+    async fn open_or_reuse(&self) -> Result<Acquired, sqlx::Error> {
+        // Where the application has all connections, operations queue for them one by one, as its own do.
+        let _opening = if self.choice.is_some() || self.must_open() {
+            Some(self.opening.lock().await)
+        } else {
+            None
+        };
+        let opens = self.must_open();
+        if opens && let Some(choice) = &self.choice {
+            choice.choose(&self.pool).await?;
+        }
+        let mut acquiring = pin!(self.pool.acquire());
+        let mut choosing = pin!(async {
+            match &self.choice {
+                Some(choice) => choice.choose_again(&self.pool).await,
+                None => std::future::pending().await,
+            }
+        });
+        loop {
+            tokio::select! {
+                biased;
+                acquired = &mut acquiring => {
+                    let connection = acquired?;
+                    if opens {
+                        self.login.accepted();
+                    }
+                    return Ok(Acquired::New(PooledConnection::new(connection)));
+                }
+                error = &mut choosing => return Err(error),
+                () = sleep(RECHECK) => if let Some(connection) = self.try_idle().await {
+                    return Ok(Acquired::Reused(connection));
+                }
             }
         }
+    }
+
+    /// Returns why the pool could not connect. While a server refuses connections, the pool retries, and finally reports only a timeout.
+    pub(crate) async fn diagnose(&self) -> sqlx::Error {
+        let attempt = async {
+            match &self.choice {
+                Some(choice) => choice
+                    .try_choose(&self.pool)
+                    .await
+                    .map_err(|error| sqlx::Error::Io(std::io::Error::other(error))),
+                None => self.pool.connect_options().connect().await.map(drop),
+            }
+        };
+        match timeout(DIAGNOSE_TIMEOUT, attempt).await {
+            Ok(Err(error)) => error,
+            Ok(Ok(())) | Err(_) => sqlx::Error::PoolTimedOut,
+        }
+    }
+
+    fn must_open(&self) -> bool {
+        self.pool.num_idle() == 0 && self.pool.size() < self.pool.options().get_max_connections()
+    }
+
+    /// If the server has refused the login, remembers it, and makes operations that wait return it, too.
+    fn refused(&self, error: sqlx::Error) -> sqlx::Error {
+        let refused = match &error {
+            sqlx::Error::Database(refusal) if refusal.code().is_some_and(|code| refuses_login(&code)) => {
+                LoginRefused::new(refusal.message())
+            }
+            sqlx::Error::Configuration(refusal) => match refusal.downcast_ref::<LoginRefused>() {
+                Some(refused) => refused.clone(),
+                None => return error,
+            },
+            _ => return error,
+        };
+        self.login.refused(refused.clone());
+        self.restart.notify_waiters();
+        refused.into()
     }
 
     /// A connection that is in the pool and alive.
@@ -236,8 +354,20 @@ impl WarmPool {
 
     /// Makes all operations that wait for the pool retry at once.
     pub(crate) fn on_reconnect(&self) {
-        self.reconnected.notify_waiters();
+        self.login.retry_now();
+        self.restart.notify_waiters();
     }
+}
+
+/// Never all connections: others wait for them, too.
+fn max_warm_of_shared(pool: &PgPool) -> u32 {
+    pool.options().get_max_connections().saturating_sub(1).min(4)
+}
+
+enum Acquired {
+    New(PooledConnection),
+    /// One that another operation had.
+    Reused(PooledConnection),
 }
 
 /// Counts an operation among the waiters.

@@ -99,9 +99,17 @@ pub enum StoreError {
         /// The message of the connection or the pool.
         reason: String,
     },
+    /// The server refuses the login: a wrong password, a role without LOGIN, no such database. Nothing was written. Correct the connection options,
+    /// or the role. The store attempts another login at most once per back-off of 2.5 to 5 s, whatever the number of calls; the calls in between
+    /// return this error at once.
+    #[error("the server refuses the login: {reason}; nothing was written; correct the connection options or the role")]
+    LoginRefused {
+        /// The server's message.
+        reason: String,
+    },
     /// Any other error.
     #[error("the store failed: {0}")]
-    Other(Arc<dyn std::error::Error + Send + Sync>),
+    Other(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl StoreError {
@@ -112,6 +120,7 @@ impl StoreError {
     ///
     /// let error = StoreError::other(std::io::Error::other("disk full"));
     /// assert_eq!(error.to_string(), "the store failed: disk full");
+    /// assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "disk full");
     /// ```
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(Arc::from(error.into()))

@@ -13,6 +13,7 @@ use throwaway_postgres::Server;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::several_hosts::both;
 use crate::bus_support::progress::Progress;
 use crate::bus_support::writer::append;
 use crate::bus_support::{LISTENER, blocking, builder, expect, note, until};
@@ -61,13 +62,22 @@ impl PacedWriter {
     }
 }
 
-async fn switch_over(store: impl AsyncFn(&Proxy) -> Arc<PostgresStore>) {
+/// Behind one address, which leads to the primary, or with a connection string that lists both servers.
+enum Reached {
+    BehindOneAddress,
+    Listed,
+}
+
+async fn switch_over(reached: Reached, store: impl AsyncFn(&str) -> Arc<PostgresStore>) {
     let mut old = Server::start().unwrap();
     let mut new = old.standby().unwrap();
     let proxy = Proxy::start(old.port()).await.unwrap();
-    let url = proxy.url("postgres");
+    let url = match reached {
+        Reached::BehindOneAddress => proxy.url("postgres"),
+        Reached::Listed => format!("{}?target_session_attrs=read-write", both(&old, &new)),
+    };
     crate::bus_support::store(&url).await; // migrates
-    let (here, there) = (store(&proxy).await, store(&proxy).await);
+    let (here, there) = (store(&url).await, store(&url).await);
     let here = builder(&url, &here).connect().await.unwrap();
     let there = builder(&url, &there).connect().await.unwrap();
     let mut all = Progress::of(here.subscribe_all_ready().await.unwrap(), 1);
@@ -117,19 +127,26 @@ async fn switch_over(store: impl AsyncFn(&Proxy) -> Arc<PostgresStore>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p18_the_store_follows_a_switchover_with_the_old_primary_as_a_standby() {
-    switch_over(async |proxy| Arc::new(PostgresStore::connect(&proxy.url("postgres")).await.unwrap())).await;
+    let store = async |url: &str| Arc::new(PostgresStore::connect(url).await.unwrap());
+    switch_over(Reached::BehindOneAddress, store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p18_a_store_over_the_callers_pool_follows_a_switchover() {
-    switch_over(async |proxy| {
+    switch_over(Reached::BehindOneAddress, async |url| {
         let pool = PgPoolOptions::new()
             .max_connections(8)
             .acquire_timeout(Duration::from_secs(5));
-        let pool = pool.connect(&proxy.url("postgres")).await.unwrap();
+        let pool = pool.connect(url).await.unwrap();
         Arc::new(PostgresStore::new(pool))
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p18_store_and_listener_find_the_primary_among_several_hosts() {
+    let store = async |url: &str| Arc::new(PostgresStore::connect(url).await.unwrap());
+    switch_over(Reached::Listed, store).await;
 }
 
 /// The old primary does not know that it was replaced, and still takes writes.

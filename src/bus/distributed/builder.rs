@@ -20,6 +20,7 @@ use crate::bus::hub::{Hub, HubSettings, Work};
 use crate::bus::stats::Counters;
 use crate::bus::{BusError, StreamEvent};
 use crate::listen::{ListenBuilder, ListenConfig, ListenMultiplexer, check_channel};
+use crate::pg::config::ConnectionString;
 use crate::pg::warm_pool::WarmPool;
 use crate::store::Store;
 
@@ -303,17 +304,15 @@ fn invalid(setting: &'static str, value: impl Into<String>, bounds: &'static str
     }
 }
 
-/// A pool of one connection for notifications, opened when the first one is sent. `None` if sqlx cannot parse the URL: then notifications
-/// are sent over the listening connection. Must be called from inside a runtime.
-pub(super) fn notify_pool(url: &str) -> Option<PgPool> {
-    let options: sqlx::postgres::PgConnectOptions = url.parse().ok()?;
-    let pool = sqlx::postgres::PgPoolOptions::new()
+/// A pool of one connection for notifications, opened when the first one is sent. `None` if the connection string is not valid, of which the
+/// listener informs, or sqlx cannot use it: then notifications are sent over the listening connection. Must be called from inside a runtime.
+pub(super) fn notify_pool(url: &str) -> Option<WarmPool> {
+    let connection_string: ConnectionString = url.parse().ok()?;
+    let options = sqlx::postgres::PgPoolOptions::new()
         .max_connections(1)
         .acquire_timeout(Duration::from_secs(2))
-        .test_before_acquire(false)
-        // By default pgbouncer refuses connections with this parameter.
-        .connect_lazy_with(options.extra_float_digits(None));
-    Some(pool)
+        .test_before_acquire(false);
+    WarmPool::connect_lazy(&connection_string, options, false).ok()
 }
 
 impl<E: StreamEvent> fmt::Debug for DistributedBusBuilder<E> {

@@ -72,7 +72,7 @@ impl<E: StreamEvent> SharedBus<E> {
             Some(true) => {}
         }
         if let Some(pool) = self.notify_url.as_deref().and_then(notify_pool) {
-            let _ = self.notify_pool.set(WarmPool::exclusive(pool)); // only one call gets here
+            let _ = self.notify_pool.set(pool); // only one call gets here
         }
         let listener = self.listen.clone().start().map_err(BusError::from);
         if let Err(error) = &listener {

@@ -1,5 +1,6 @@
 //! Connection options: those of tokio-postgres, and TLS.
 
+mod connection_string;
 mod error;
 mod parse;
 mod sqlx;
@@ -13,10 +14,12 @@ use std::time::Duration;
 
 use tokio_postgres::config::Host;
 
+pub(crate) use connection_string::{ConnectionString, PoolOptions};
 pub use error::ConfigError;
 #[cfg(any(test, fuzzing))]
 pub(crate) use parse::parse_without_files;
 pub use tls::Tls;
+use tls::is_pem;
 
 /// tokio-postgres's default: a dead peer is detected after two hours.
 const KEEPALIVE_IDLE_UNSET: Duration = Duration::from_secs(2 * 60 * 60);
@@ -35,7 +38,17 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 /// | `sslmode` | As in libpq. `disable`: no encryption. `allow`, `prefer` (the default): encrypted if the server supports it. `require`: encrypted; the certificate chain is verified only if `sslrootcert` is given. `verify-ca`: the chain is verified. `verify-full`: the chain and the host name are verified. |
 /// | `sslrootcert` | A PEM file of trusted root certificates, or `system` for Mozilla's. Default for `verify-ca` and `verify-full`: `system`. |
 /// | `sslcert`, `sslkey` | PEM files with the client's certificate and private key. |
-/// | `ssl-mode`, `ssl-root-cert`, `ssl-ca`, `ssl-cert`, `ssl-key`, `options[name]` | sqlx's names for the same; its `statement-cache-capacity` is ignored. |
+/// | `ssl-mode`, `ssl-root-cert`, `ssl-ca`, `ssl-cert`, `ssl-key`, `options[name]`, `statement-cache-capacity` | sqlx's names for the same, and for what only its pools have. |
+///
+/// Several hosts are tried in their order, or at random with `load_balance_hosts=random`, until one accepts the session and meets
+/// `target_session_attrs` (`any`, `read-write` or `read-only`). A host that refuses the login ends the attempt, as in libpq. Each address gets an equal
+/// share of the time that is left.
+///
+/// Options that a connection string does not set come from libpq's environment variables `PGHOST`, `PGHOSTADDR`, `PGPORT`, `PGUSER`,
+/// `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT`, `PGSSLKEY`, `PGAPPNAME` and `PGOPTIONS`. Password files are not read.
+///
+/// [`PostgresStore::connect`](crate::store::PostgresStore::connect) takes the same strings. Its pool ignores what sqlx cannot do: keepalives,
+/// `tcp_user_timeout`, `channel_binding` and `sslnegotiation`.
 ///
 /// If they are unset, a listener sets these options: TCP keepalive after 10 s of silence, with 3 probes 3 s apart, and a TCP user
 /// timeout of 10 s.
@@ -85,7 +98,7 @@ impl ListenConfig {
     /// # Ok::<_, doorbell::listen::ListenError>(())
     /// ```
     pub fn from_sqlx(options: &::sqlx::postgres::PgConnectOptions) -> Result<Self, ConfigError> {
-        sqlx::convert(options)
+        sqlx::convert(options)?.listen_config()
     }
 
     /// Sets the options that a listener needs and the user has not set.
@@ -108,12 +121,6 @@ impl ListenConfig {
         if postgres.get_tcp_user_timeout().is_none() {
             postgres.tcp_user_timeout(TCP_USER_TIMEOUT);
         }
-        // rustls requires a server name even if it is not verified: use the address.
-        if postgres.get_hosts().is_empty() {
-            for address in postgres.get_hostaddrs().to_vec() {
-                postgres.host(address.to_string());
-            }
-        }
         // As in libpq, a Unix socket is never encrypted.
         if postgres.get_hosts().iter().all(is_socket) {
             postgres.ssl_mode(tokio_postgres::config::SslMode::Disable);
@@ -134,7 +141,7 @@ impl FromStr for ListenConfig {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        parse::parse(text)
+        text.parse::<ConnectionString>()?.listen_config()
     }
 }
 

@@ -5,23 +5,23 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 
 use super::ConfigError;
-use super::ListenConfig;
+use super::connection_string::ConnectionString;
 use super::ssl_mode::{Certificates, SslMode};
 use crate::pg::server_error::ServerError;
-
-pub(super) fn parse(text: &str) -> Result<ListenConfig, ConfigError> {
-    let (postgres, mode, certificates) = parse_settings(text)?;
-    Ok(ListenConfig::new(postgres, mode.tls(&certificates)?))
-}
 
 /// Returns the settings, and whether they verify the server's certificate. Reads no certificate file.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn parse_without_files(text: &str) -> Result<(tokio_postgres::Config, bool), ConfigError> {
-    let (postgres, mode, _) = parse_settings(text)?;
-    Ok((postgres, matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull)))
+    let parsed = parse(text)?;
+    let verifies = matches!(parsed.mode, Some(SslMode::VerifyCa | SslMode::VerifyFull));
+    Ok((parsed.postgres, verifies))
 }
 
-fn parse_settings(text: &str) -> Result<(tokio_postgres::Config, SslMode, Certificates), ConfigError> {
+/// Parses a connection string. What it does not set stays unset.
+pub(super) fn parse(text: &str) -> Result<ConnectionString, ConfigError> {
+    if text.trim().is_empty() {
+        return Err(ConfigError("the connection string is empty".to_owned()));
+    }
     let mut extra = ExtraParameters::default();
     let rest = if text.starts_with("postgres://") || text.starts_with("postgresql://") {
         from_url(text, &mut extra)?
@@ -29,14 +29,17 @@ fn parse_settings(text: &str) -> Result<(tokio_postgres::Config, SslMode, Certif
         from_pairs(text, &mut extra)?
     };
     let parsed = rest.parse::<tokio_postgres::Config>();
-    let mut postgres = parsed.map_err(|error| ConfigError(ServerError::from(error).to_string()))?;
-    // The default of both libpq and tokio-postgres.
-    let mode = extra.mode.unwrap_or(SslMode::Prefer);
-    postgres.ssl_mode(mode.negotiation());
+    let mut postgres =
+        parsed.map_err(|error| ConfigError(format!("malformed connection string: {}", ServerError::from(error))))?;
     if let Some(options) = extra.options {
         postgres.options(options);
     }
-    Ok((postgres, mode, extra.certificates))
+    Ok(ConnectionString {
+        postgres,
+        mode: extra.mode,
+        certificates: extra.certificates,
+        statement_cache_capacity: extra.statement_cache_capacity,
+    })
 }
 
 /// The parameters that are not left to tokio-postgres.
@@ -45,6 +48,7 @@ struct ExtraParameters {
     mode: Option<SslMode>,
     certificates: Certificates,
     options: Option<String>,
+    statement_cache_capacity: Option<usize>,
 }
 
 impl ExtraParameters {
@@ -60,7 +64,11 @@ impl ExtraParameters {
             "sslcert" | "ssl-cert" => self.certificates.client = Some(value()?.into_owned()),
             "sslkey" | "ssl-key" => self.certificates.client_key = Some(value()?.into_owned()),
             "options" => self.add_option(&value()?),
-            "statement-cache-capacity" => {}
+            "statement-cache-capacity" => {
+                let capacity = value()?.parse();
+                let capacity = capacity.map_err(|_| ConfigError("statement-cache-capacity is not a number".to_owned()));
+                self.statement_cache_capacity = Some(capacity?);
+            }
             _ => match key.strip_prefix("options[").and_then(|key| key.strip_suffix(']')) {
                 Some(name) => self.add_option(&format!("-c {name}={}", escape(&value()?))),
                 None => return Ok(false),
@@ -158,13 +166,15 @@ mod tests {
     use tokio_postgres::config::{Host, SslMode};
 
     use super::*;
+    use crate::pg::config::ListenConfig;
 
     fn config(text: &str) -> tokio_postgres::Config {
-        parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).postgres
+        let parsed = text.parse::<ListenConfig>();
+        parsed.unwrap_or_else(|error| panic!("{text}: {error}")).postgres
     }
 
     fn error(text: &str) -> String {
-        match parse(text) {
+        match text.parse::<ListenConfig>() {
             Err(ConfigError(what)) => what,
             other => panic!("{text}: {other:?}"),
         }
@@ -277,7 +287,7 @@ mod tests {
             /// Any text is parsed or refused without a panic.
             #[test]
             fn does_not_panic(text in "(postgres://)?[ -~]{0,40}[?&='\\\\a-c ]{0,12}\\PC{0,10}") {
-                let _ = super::parse(&text);
+                let _ = super::parse(&text); // reads no file
             }
 
             /// Any password survives both forms.

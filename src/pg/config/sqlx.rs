@@ -4,10 +4,10 @@ use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::ConfigError;
-use super::ListenConfig;
+use super::connection_string::ConnectionString;
 use super::ssl_mode::{Certificates, SslMode};
 
-pub(super) fn convert(options: &PgConnectOptions) -> Result<ListenConfig, ConfigError> {
+pub(super) fn convert(options: &PgConnectOptions) -> Result<ConnectionString, ConfigError> {
     let mut postgres = tokio_postgres::Config::new();
     match options.get_socket() {
         #[cfg(unix)]
@@ -37,7 +37,6 @@ pub(super) fn convert(options: &PgConnectOptions) -> Result<ListenConfig, Config
         PgSslMode::VerifyCa => SslMode::VerifyCa,
         PgSslMode::VerifyFull => SslMode::VerifyFull,
     };
-    postgres.ssl_mode(mode.negotiation());
     let mut certificates = Certificates::default();
 
     // sqlx exposes the remaining options only through `to_url_lossy`, which panics on or mangles some users, databases and hosts;
@@ -55,7 +54,12 @@ pub(super) fn convert(options: &PgConnectOptions) -> Result<ListenConfig, Config
             _ => {}
         }
     }
-    Ok(ListenConfig::new(postgres, mode.tls(&certificates)?))
+    Ok(ConnectionString {
+        postgres,
+        mode: Some(mode),
+        certificates,
+        statement_cache_capacity: None,
+    })
 }
 
 /// Removes the prefix with which sqlx marks a file name; otherwise, the value is the PEM text itself.
@@ -75,6 +79,7 @@ mod tests {
     use tokio_postgres::config::{Host, SslMode};
 
     use super::*;
+    use crate::pg::config::ListenConfig;
 
     fn options() -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
@@ -84,7 +89,7 @@ mod tests {
     }
 
     fn converted(options: &PgConnectOptions) -> tokio_postgres::Config {
-        convert(options).unwrap().postgres
+        ListenConfig::from_sqlx(options).unwrap().postgres
     }
 
     #[test]
@@ -140,7 +145,7 @@ mod tests {
             assert_eq!(converted(&options().ssl_mode(mode)).get_ssl_mode(), expected);
         }
         let missing = options().ssl_mode(PgSslMode::VerifyCa).ssl_root_cert("/no where");
-        assert!(matches!(convert(&missing), Err(ConfigError(what)) if what.contains("\"/no where\"")));
+        assert!(matches!(ListenConfig::from_sqlx(&missing), Err(ConfigError(what)) if what.contains("\"/no where\"")));
     }
 
     proptest! {

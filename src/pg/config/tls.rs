@@ -160,9 +160,14 @@ fn read_certificates(what: &str, source: &str) -> Result<Vec<CertificateDer<'sta
     }
 }
 
+/// Whether this is the PEM text itself, not the name of a file.
+pub(super) fn is_pem(source: &str) -> bool {
+    source.trim_start().starts_with("-----BEGIN")
+}
+
 /// Returns the PEM text itself, or the content of the file.
 fn read(what: &str, source: &str) -> Result<Vec<u8>, ConfigError> {
-    if source.trim_start().starts_with("-----BEGIN") {
+    if is_pem(source) {
         return Ok(source.as_bytes().to_vec());
     }
     std::fs::read(source).map_err(|error| ConfigError(format!("cannot read {what} {source:?}: {error}")))

@@ -4,17 +4,16 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, PgPool};
-use thiserror::Error;
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
 use tokio::sync::Semaphore;
 
-use super::error::{Operation, store_error};
 use super::group_commit::AppendQueue;
 use super::primary::Primary;
 use super::schema::{InvalidSchemaName, Schema};
 use super::{Inner, PostgresStore, channel};
 use crate::event::{FleetEvent, StreamEvent};
+use crate::pg::config::{ConfigError, ConnectionString};
 use crate::pg::warm_pool::WarmPool;
 use crate::store::StoreError;
 
@@ -32,9 +31,6 @@ const POOL_SIZE: u32 = 3;
 
 /// The time for which an operation waits for a connection of that pool, including the time to connect.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The time limit for the single attempt to connect that determines why the pool timed out.
-const DIAGNOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 const DEFAULT_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -205,13 +201,17 @@ impl<E> PostgresStoreBuilder<E> {
     /// ```
     #[must_use]
     pub fn build(self, pool: PgPool) -> PostgresStore<E> {
+        self.over(WarmPool::shared(pool))
+    }
+
+    fn over(self, connections: WarmPool) -> PostgresStore<E> {
         let schema = self.schema.unwrap_or_else(Schema::default_name);
-        let max_connections = pool.options().get_max_connections();
+        let max_connections = connections.pool.options().get_max_connections();
         PostgresStore {
             inner: Arc::new(Inner {
                 append_queue: AppendQueue::new(max_connections),
                 long_lock_waits: Semaphore::new((max_connections as usize / 2).max(1)),
-                connections: WarmPool::shared(pool),
+                connections,
                 primary: Primary::default(),
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
                 response_timeout: self.response_timeout,
@@ -227,13 +227,16 @@ impl<E> PostgresStoreBuilder<E> {
 impl<E: StreamEvent> PostgresStoreBuilder<E> {
     /// Connects with a new pool, of at most 3 connections, each of which must be acquired within 5 s.
     ///
+    /// `url` is a URL or libpq's `key=value` pairs, as for the listening connection; see [`ListenConfig`](crate::listen::ListenConfig). With
+    /// several hosts, or with `target_session_attrs`, the store looks for the server before it opens a connection, which takes a second, short
+    /// session. [`pool`](PostgresStore::pool) leads to the server that was found last.
+    ///
     /// A connection that has been idle for a second is pinged before it is used, which takes a round trip.
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError::Unavailable`] if the server cannot be reached within 5 s. Immediately returns [`StoreError::Other`]
-    /// if the server refuses the user or the database, or if `url` is not a URL such as `postgres://app@localhost/app`. (Only the
-    /// listening connection also accepts libpq's `host=… user=…` form.)
+    /// Returns [`StoreError::Unavailable`] if no server can be reached within 5 s. Immediately returns [`StoreError::LoginRefused`]
+    /// if a server refuses the user or the database, and [`StoreError::Other`] if `url` is invalid.
     ///
     /// ```no_run
     /// use doorbell::bus::FleetEvent;
@@ -245,15 +248,8 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
     /// # }
     /// ```
     pub async fn connect(self, url: &str) -> Result<PostgresStore<E>, StoreError> {
-        let schema = self.schema.unwrap_or_else(Schema::default_name);
-        let failed = |error| store_error(error, &schema, Operation::Read);
-        let options: PgConnectOptions = url.parse().map_err(|error| StoreError::other(InvalidUrl(error)))?;
-        // By default pgbouncer refuses connections with this parameter, which only concerns numbers as text.
-        let mut options = options.extra_float_digits(None);
-        if self.transaction_pooler {
-            options = options.statement_cache_capacity(0);
-        }
-        let pool = PgPoolOptions::new()
+        let connection_string: ConnectionString = url.parse().map_err(|error: ConfigError| StoreError::other(error))?;
+        let options = PgPoolOptions::new()
             .max_connections(POOL_SIZE)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
@@ -264,31 +260,15 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
                     }
                     Ok(true)
                 })
-            })
-            .connect_with(options.clone())
-            .await;
-        let pool = match pool {
-            Ok(pool) => pool,
-            Err(sqlx::Error::PoolTimedOut) => return Err(failed(diagnose(&options).await)),
-            Err(error) => return Err(failed(error)),
-        };
-        let builder = Self {
-            schema: Some(schema),
-            ..self
-        };
-        Ok(builder.build(pool))
-    }
-}
-
-#[derive(Debug, Error)]
-#[error("the connection string is not a URL such as postgres://app@localhost/app: {0}")]
-struct InvalidUrl(#[source] sqlx::Error);
-
-/// Returns why the pool could not connect. While a server refuses connections, the pool retries, and finally reports only a
-/// timeout.
-async fn diagnose(options: &PgConnectOptions) -> sqlx::Error {
-    match tokio::time::timeout(DIAGNOSE_TIMEOUT, options.connect()).await {
-        Ok(Err(error)) => error,
-        Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
+            });
+        let connections = WarmPool::connect_lazy(&connection_string, options, self.transaction_pooler);
+        let store = self.over(connections.map_err(StoreError::other)?);
+        let connections = &store.inner.connections;
+        match connections.acquire().await {
+            Ok(connection) => connections.give_back(connection),
+            Err(sqlx::Error::PoolTimedOut) => return Err(store.read_error(connections.diagnose().await)),
+            Err(error) => return Err(store.read_error(error)),
+        }
+        Ok(store)
     }
 }

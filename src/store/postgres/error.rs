@@ -4,6 +4,7 @@ use serde::Deserialize;
 use sqlx::postgres::PgDatabaseError;
 
 use super::schema::Schema;
+use crate::pg::login::LoginRefused;
 use crate::store::StoreError;
 
 /// SQLSTATEs that `migrations/0002_append.sql` raises.
@@ -74,6 +75,11 @@ pub(super) fn store_error(error: sqlx::Error, schema: &Schema, operation: Operat
         sqlx::Error::Database(database) => {
             let database = database.downcast_ref::<PgDatabaseError>();
             from_server(database, schema, operation).unwrap_or_else(|| StoreError::other(error))
+        }
+        sqlx::Error::Configuration(cause) if let Some(refused) = cause.downcast_ref::<LoginRefused>() => {
+            StoreError::LoginRefused {
+                reason: refused.to_string(),
+            }
         }
         sqlx::Error::PoolTimedOut => StoreError::Unavailable {
             reason: "no connection became available within the pool's acquire timeout: the server refuses connections, or all \

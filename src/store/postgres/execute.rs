@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity};
 use sqlx::query::Query;
 use sqlx::{Connection as _, PgConnection, Postgres, Row as _};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -125,7 +125,12 @@ impl<E> PostgresStore<E> {
                 }
             };
             let in_recovery = match refusal(&error) {
-                None => return Err(error),
+                None => {
+                    if is_broken(&error) {
+                        connection.close_on_drop(); // the pool would ping it, and log that this fails
+                    }
+                    return Err(error);
+                }
                 Some(Refusal::Serialization) if serialization_failures < MAX_SERIALIZATION_RETRIES => {
                     serialization_failures += 1;
                     begin = begin.or(Some(BEGIN)); // the session's default is another isolation level
@@ -181,6 +186,20 @@ impl<E> PostgresStore<E> {
 
     pub(super) fn read_error(&self, error: sqlx::Error) -> StoreError {
         store_error(error, &self.inner.schema, Operation::Read)
+    }
+}
+
+/// Whether an error has ended the session.
+fn is_broken(error: &sqlx::Error) -> bool {
+    match error
+        .as_database_error()
+        .and_then(|error| error.try_downcast_ref::<PgDatabaseError>())
+    {
+        Some(error) => matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic),
+        None => matches!(
+            error,
+            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_)
+        ),
     }
 }
 
