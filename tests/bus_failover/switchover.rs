@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use doorbell::bus::{BusError, BusState, DistributedBus, StreamEvent as _};
-use doorbell::store::{PostgresStore, StoreError};
+use doorbell::store::{PostgresStore, Store as _, StoreError};
 use sqlx::postgres::PgPoolOptions;
-use testkit::proxy::Proxy;
+use testkit::proxy::{Fault, Proxy};
 use testkit::within::{eventually, within};
 use throwaway_postgres::Server;
 use tokio::sync::watch;
@@ -227,4 +227,40 @@ async fn p18_a_primary_that_becomes_a_standby_is_noticed_on_a_connection_that_st
     replace("LANGUAGE internal AS 'pg_is_in_recovery'");
     until(&bus, BusState::Live).await;
     append(&bus, "agent-1", 1).await;
+}
+
+/// A standby refuses an append, and has been promoted when the store asks it whether it is one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p18_an_append_that_a_standby_refuses_just_before_its_promotion_is_repeated() {
+    let server = Server::start().unwrap();
+    crate::bus_support::store(&server.url()).await; // migrates
+    let proxy = Proxy::start(server.port()).await.unwrap();
+    let store = PostgresStore::builder().transaction_pooler(true);
+    let store = store.connect(&proxy.url("postgres")).await.unwrap();
+    let append = async |store: &PostgresStore| {
+        let appended = within("the append", store.append(note("agent-1", "hello"))).await;
+        appended.unwrap();
+    };
+    append(&store).await;
+    proxy.on(
+        "BEGIN",
+        [Fault::Refuse(
+            "25006",
+            "cannot execute INSERT in a read-only transaction",
+        )],
+    );
+    append(&store).await;
+    assert_eq!(proxy.seen("READ WRITE"), 0, "transactions are not read-only by default");
+
+    server
+        .psql("ALTER ROLE postgres SET default_transaction_read_only = on")
+        .unwrap();
+    let store = PostgresStore::connect(&proxy.url("postgres")).await.unwrap();
+    append(&store).await;
+    let before = proxy.seen("READ WRITE");
+    assert!(before > 0, "they are now");
+    let refusal = "cannot set transaction read-write mode during recovery";
+    proxy.on("READ WRITE", [Fault::Refuse("0A000", refusal)]);
+    append(&store).await;
+    assert_eq!(proxy.seen("READ WRITE"), before + 2);
 }

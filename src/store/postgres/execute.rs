@@ -106,6 +106,8 @@ impl<E> PostgresStore<E> {
             false => None,
         };
         let mut serialization_failures = 0;
+        // Whether this connection has refused the statement, although it leads to a primary.
+        let mut refused_by_primary = false;
         // Each of the pool's connections may lead to the wrong server; the one after them is new.
         let mut wrong_servers = None;
         loop {
@@ -140,6 +142,11 @@ impl<E> PostgresStore<E> {
                 // The role or the database may have a setting for it.
                 Some(refusal @ (Refusal::ReadOnly | Refusal::NotSupported)) => {
                     match timeout(limit, is_in_recovery(&mut connection)).await {
+                        // A standby that has been promoted since may have refused it. If it is refused again, the reason is another.
+                        Ok(Ok(false)) if !refused_by_primary => {
+                            refused_by_primary = true;
+                            continue;
+                        }
                         Ok(Ok(false)) if begin == Some(BEGIN_READ_WRITE) || refusal == Refusal::NotSupported => {
                             return Err(error);
                         }
@@ -174,6 +181,7 @@ impl<E> PostgresStore<E> {
                 None => inner.primary.forget(server.as_deref()),
             }
             connection = inner.connections.acquire().await?;
+            refused_by_primary = false;
         }
     }
 
