@@ -127,8 +127,13 @@ pub fn print_line(line: &str) {
 
 /// In the child: waits until the parent closes this process's standard input, or ends.
 pub async fn stdin_closed() {
-    let read = || std::io::stdin().lock().read_line(&mut String::new());
-    let _ = tokio::task::spawn_blocking(read).await;
+    let (sender, closed) = tokio::sync::oneshot::channel();
+    // Not a thread of the runtime, which would wait for it when it ends, for example after a panic.
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().lock().read_line(&mut String::new());
+        let _ = sender.send(());
+    });
+    let _ = closed.await;
 }
 
 /// A multi-threaded runtime, as services use.

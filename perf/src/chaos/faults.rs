@@ -26,7 +26,7 @@ const AFTER_SWITCHOVER: Duration = LONGEST_REFUSAL.saturating_add(RESPONSE_TIMEO
 const SLOW: Duration = Duration::from_secs(15);
 
 /// How many of the latest faults the report of a failure lists.
-const LISTED: usize = 40;
+const LISTED: usize = 100;
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {

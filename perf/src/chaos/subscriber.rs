@@ -67,10 +67,13 @@ async fn start(bus: &DistributedBus, seed: u64, heads: &watch::Receiver<Heads>, 
     for subscription in [&all_slow, &all_report] {
         subscription.ready().await.unwrap();
     }
-    tasks.spawn(named("all streams", follow(all, None, Pace::Fast, heads.clone())));
+    tasks.spawn(named(
+        "all streams",
+        follow(bus.clone(), all, None, Pace::Fast, heads.clone()),
+    ));
     tasks.spawn(named(
         "all streams, slow",
-        follow(all_slow, None, Pace::Slow(rng.fork()), heads.clone()),
+        follow(bus.clone(), all_slow, None, Pace::Slow(rng.fork()), heads.clone()),
     ));
     let counting = count_lags(all_report, rng.fork(), heads.clone());
     tasks.spawn(async move {
@@ -87,7 +90,10 @@ async fn start(bus: &DistributedBus, seed: u64, heads: &watch::Receiver<Heads>, 
         ] {
             let one = bus.subscribe_with(&key, options);
             one.ready().await.unwrap();
-            tasks.spawn(named(name, follow(one, Some(key.clone()), pace, heads.clone())));
+            tasks.spawn(named(
+                name,
+                follow(bus.clone(), one, Some(key.clone()), pace, heads.clone()),
+            ));
         }
     }
     for n in 4..8 {

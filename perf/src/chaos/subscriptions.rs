@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use doorbell::bus::{BusEvent, BusSubscription, DistributedBus, OnSlow, SubscribeOptions};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::account::{Account, record};
 use testkit::account::{Holes, Sequence};
@@ -43,12 +43,14 @@ impl Pace {
 
 /// Keeps one subscription, to one stream or to all, from the first event to the last.
 pub(super) async fn follow(
+    bus: DistributedBus,
     mut subscription: BusSubscription,
     of: Option<String>,
     mut pace: Pace,
     mut heads: watch::Receiver<Heads>,
 ) -> Account {
     let mut account = Account::default();
+    let mut received = Instant::now();
     loop {
         if is_complete(&account, of.as_deref(), &heads.borrow_and_update()) {
             return account;
@@ -57,8 +59,15 @@ pub(super) async fn follow(
             item = subscription.recv() => {
                 let item = item.expect("the bus is running");
                 account.record(of.as_deref(), &item);
-                if matches!(pace, Pace::Fast) {
-                    assert!(matches!(item, BusEvent::Event(_)), "a fast subscription got {item:?}");
+                if let Pace::Fast = pace {
+                    assert!(
+                        matches!(item, BusEvent::Event(_)),
+                        "a fast subscription got {item:?}, {:.1?} after the item before; the bus: {:?}, {:?}",
+                        received.elapsed(),
+                        bus.health(),
+                        bus.stats(),
+                    );
+                    received = Instant::now();
                 }
                 pace.pause(&mut heads).await;
             }
