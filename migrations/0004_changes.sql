@@ -201,3 +201,55 @@ BEGIN
     high_waters := coalesce(high_waters[:max_streams], '{}');
 END
 $$;
+
+-- Returns high_waters(), and a watermark for first_recent(): null where transaction IDs are meaningless.
+--
+-- STABLE, so that the watermark names the snapshot with which the numbers are read.
+CREATE FUNCTION high_waters_at(IN stream_keys text[], OUT high_waters bigint[], OUT watermark text)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off AS $$
+DECLARE
+    current_identity text := history_identity();
+BEGIN
+    high_waters := high_waters(high_waters_at.stream_keys);
+    IF current_identity IS NOT NULL THEN
+        watermark := jsonb_build_object('history_identity', current_identity, 'since', pg_current_snapshot()::text)::text;
+    END IF;
+END
+$$;
+
+-- Returns the lowest number of each stream's recent events above after and up to through, in array order; null for a stream that has
+-- none. An event is recent if it was not yet visible at the watermark, however long ago it was appended. Without a watermark, or with
+-- one that is meaningless here, it is recent if it was appended at most max_age seconds ago.
+CREATE FUNCTION first_recent(
+    stream_keys text[],
+    after bigint[],
+    through bigint[],
+    watermarks text[],
+    max_ages double precision[]
+) RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
+SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+DECLARE
+    current_identity text := history_identity();
+BEGIN
+    RETURN ARRAY(
+        SELECT (
+            SELECT e.seq FROM events e
+            WHERE e.stream_key = r.stream_key AND e.seq > r.after AND e.seq <= r.through
+                AND CASE
+                    WHEN w.since IS NULL THEN e.appended_at >= clock_timestamp() - make_interval(secs => r.max_age)
+                    ELSE NOT pg_visible_in_snapshot(e.xid, w.since)
+                END
+            ORDER BY e.seq LIMIT 1)
+        FROM unnest(
+            first_recent.stream_keys, first_recent.after, first_recent.through, first_recent.watermarks, first_recent.max_ages
+        ) WITH ORDINALITY AS r (stream_key, after, through, watermark, max_age, ordinal)
+        CROSS JOIN LATERAL (
+            SELECT CASE
+                WHEN r.watermark::jsonb ->> 'history_identity' = current_identity
+                THEN (r.watermark::jsonb ->> 'since')::pg_snapshot
+            END AS since
+            OFFSET 0) AS w -- computed once per range, not per event
+        ORDER BY r.ordinal);
+END
+$$;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use doorbell::bus::{FleetEvent, StreamEvent};
-use doorbell::store::{MemoryRetention, MemoryStore, Page, Store, StoreError};
+use doorbell::store::{MemoryRetention, MemoryStore, Page, RecentRange, Store, StoreError, Watermark};
 use futures::executor::block_on;
 
 #[allow(dead_code, reason = "each test binary uses a part")]
@@ -267,4 +268,27 @@ proptest::proptest! {
         let trim = async |key: &str, through| store.trim_now(key, through);
         block_on(store_suite::model::run(&store, trim, "run", ops));
     }
+}
+
+#[test]
+fn events_that_a_watermark_did_not_show_are_recent() {
+    let store = MemoryStore::<FleetEvent>::new();
+    store.append_now(event("a", "1")).unwrap();
+    let (_, watermark) = block_on(store.high_waters_at(&["a".into()])).unwrap();
+    let range = |watermark: Option<Watermark>, after| RecentRange {
+        stream_key: "a".into(),
+        after,
+        through: 2,
+        watermark,
+        max_age: Duration::from_secs(3600),
+    };
+    let first_recent = |range| block_on(store.first_recent(&[range])).unwrap();
+    assert_eq!(first_recent(range(watermark.clone(), 0)), [None]);
+    assert_eq!(first_recent(range(None, 0)), [Some(1)]);
+    for text in ["2", "3"] {
+        store.append_now(event("a", text)).unwrap();
+    }
+    assert_eq!(first_recent(range(watermark.clone(), 0)), [Some(2)]);
+    store.trim_now("a", 2);
+    assert_eq!(first_recent(range(watermark, 0)), [None], "3 is not in the range");
 }

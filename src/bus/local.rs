@@ -207,8 +207,13 @@ impl<E: StreamEvent> LocalBus<E> {
     fn catch_up(&self) {
         const LIMIT: usize = 256;
         loop {
+            let checks = self.bus.hub.take_late_checks(LIMIT);
+            for check in &checks {
+                let recent = self.bus.store.first_recent_now(&check.range);
+                self.bus.hub.decide_late(check, recent);
+            }
             let reads = self.bus.hub.take_reads(LIMIT);
-            if reads.is_empty() {
+            if checks.is_empty() && reads.is_empty() {
                 return;
             }
             for read in reads {

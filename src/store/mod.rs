@@ -50,6 +50,7 @@ mod record;
 mod record_metadata;
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
@@ -76,6 +77,31 @@ pub struct ReplayRange {
     pub stream_key: Arc<str>,
     /// The number after which to start; 0 for the beginning of the stream.
     pub after: u64,
+}
+
+/// A range of a stream in which to find recent events; see [`Store::first_recent`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use doorbell::store::RecentRange;
+///
+/// let stream_key = "agent-1".into();
+/// let range = RecentRange { stream_key, after: 0, through: 7, watermark: None, max_age: Duration::from_secs(10) };
+/// assert_eq!(range.through, 7);
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RecentRange {
+    /// The stream.
+    pub stream_key: Arc<str>,
+    /// The number after which the range starts.
+    pub after: u64,
+    /// The last number of the range.
+    pub through: u64,
+    /// Events that were not yet visible at this watermark are recent. `None` if there is none.
+    pub watermark: Option<Watermark>,
+    /// Without a watermark, or with one that is meaningless here, events that were appended at most this long ago are recent.
+    pub max_age: Duration,
 }
 
 /// A durable, append-only store of event streams.
@@ -209,6 +235,38 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
         Ok(high_waters)
     }
 
+    /// Returns the numbers of [`high_waters`](Self::high_waters), and a watermark for [`first_recent`](Self::first_recent): an event is
+    /// visible at the watermark if and only if a read at the same time would have returned it.
+    ///
+    /// The default returns no watermark.
+    async fn high_waters_at(&self, stream_keys: &[Arc<str>]) -> Result<(Vec<u64>, Option<Watermark>), StoreError> {
+        Ok((self.high_waters(stream_keys).await?, None))
+    }
+
+    /// Returns, for each range, the lowest number of its recent events, or `None` if it has none.
+    ///
+    /// A bus asks this when it is notified of events from before a subscription has started: it delivers recent ones, since their
+    /// notification may just be late. A range has at most 256 numbers.
+    ///
+    /// The default reads the ranges, and decides by [`Record::appended_at`] and this machine's clock. Events without that time are
+    /// recent.
+    async fn first_recent(&self, ranges: &[RecentRange]) -> Result<Vec<Option<u64>>, StoreError> {
+        let mut found = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let limit = usize::try_from(range.through.saturating_sub(range.after)).unwrap_or(usize::MAX);
+            let page = self.replay(&range.stream_key, range.after, limit.max(1)).await?;
+            let is_recent = |record: &Record<E>| record.appended_at.is_none_or(|at| is_younger(at, range.max_age));
+            let in_range = page.records.iter().filter(|record| record.seq <= range.through);
+            found.push(
+                in_range
+                    .clone()
+                    .find(|record| is_recent(record))
+                    .map(|record| record.seq),
+            );
+        }
+        Ok(found)
+    }
+
     /// Lists the streams with events that became visible after `since`, at most `limit` streams per page.
     ///
     /// Without a watermark, or with one that is meaningless here, lists all streams and sets [`Changes::complete`].
@@ -253,4 +311,11 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
     fn follow_server(&self, server: Option<&str>) {
         let _ = server;
     }
+}
+
+/// Whether a time is less than `max_age` ago, or in the future, by this machine's clock.
+fn is_younger(time: SystemTime, max_age: Duration) -> bool {
+    SystemTime::now()
+        .duration_since(time)
+        .map_or(true, |age| age <= max_age)
 }

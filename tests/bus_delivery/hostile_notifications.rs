@@ -10,6 +10,9 @@ use throwaway_postgres::Database;
 
 use crate::bus_support::{blocking, builder, expect, expect_nothing, note, store};
 
+/// Makes the events look as if they had been appended before the bus was there.
+const BACKDATE: &str = "UPDATE doorbell.events SET appended_at = appended_at - interval '1 minute'";
+
 /// A database, and the SQL that turns a session into one of a role without any right in it.
 fn with_stranger() -> (Arc<Database>, String) {
     let database = Database::fresh().unwrap();
@@ -72,13 +75,12 @@ async fn p25_a_flood_of_notifications_causes_one_early_sweep_per_interval_and_st
 async fn p29_a_forged_notification_makes_no_new_subscriber_receive_old_events() {
     let (database, as_stranger) = with_stranger();
     let store = store(&database.url()).await;
-    let bus = builder(&database.url(), &store).connect().await.unwrap();
     for _ in 0..5 {
         store.append(note("quiet", "long before")).await.unwrap();
     }
-    let backdate = "UPDATE doorbell.events SET appended_at = appended_at - interval '1 minute'";
-    database.psql(backdate).unwrap();
+    database.psql(BACKDATE).unwrap();
     database.psql("SELECT doorbell.trim_stream('quiet', 2)").unwrap();
+    let bus = builder(&database.url(), &store).connect().await.unwrap();
     let forge = |seqs: &str| {
         let received = bus.stats().notifications_received;
         let forged = format!("{as_stranger} SELECT pg_notify('doorbell', 'quiet:{seqs}')");
@@ -108,22 +110,68 @@ async fn p29_a_forged_notification_makes_no_new_subscriber_receive_old_events() 
 async fn p29_only_the_recent_events_of_a_late_notification_are_delivered() {
     let database = Database::fresh().unwrap();
     let store = store(&database.url()).await;
-    let bus = builder(&database.url(), &store).connect().await.unwrap();
     for _ in 0..3 {
         store.append(note("agent-1", "long before")).await.unwrap();
     }
-    let backdate = "UPDATE doorbell.events SET appended_at = appended_at - interval '1 minute'";
-    database.psql(backdate).unwrap();
+    database.psql(BACKDATE).unwrap();
+    let bus = builder(&database.url(), &store).connect().await.unwrap();
     for _ in 0..2 {
         store.append(note("agent-1", "shortly before")).await.unwrap();
     }
     let mut all = bus.subscribe_all_ready().await.unwrap();
     let mut one = bus.subscribe("agent-1");
     one.ready().await.unwrap();
+    let received = bus.stats().notifications_received;
     database.psql("SELECT pg_notify('doorbell', 'agent-1:1-5')").unwrap();
+    eventually("the notification", || bus.stats().notifications_received > received).await;
     bus.append_and_publish(note("agent-1", "after")).await.unwrap();
     for subscription in [&mut all, &mut one] {
         expect(subscription, "agent-1", 4..=6).await;
+        expect_nothing(subscription);
+    }
+}
+
+/// When events were appended does not matter, once the bus knows what was visible 10 s before the subscriptions: one transaction was
+/// open all the time, and the others' events look younger than they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_what_was_visible_long_before_decides_and_not_when_it_was_appended() {
+    let (database, as_stranger) = with_stranger();
+    let store = store(&database.url()).await;
+    for _ in 0..3 {
+        store.append(note("quiet", "long before")).await.unwrap();
+    }
+    let mut open = store.pool().begin().await.unwrap();
+    store.append_in(&mut open, note("slow", "long before")).await.unwrap();
+    let bus = builder(&database.url(), &store)
+        .sweep_interval(Duration::from_millis(500))
+        .connect()
+        .await
+        .unwrap();
+    let (sweeps, begun) = (bus.stats().sweeps, Instant::now());
+    eventually("sweeps, more than 10 s after the first ones", || {
+        bus.stats().sweeps > sweeps + 2 && begun.elapsed() > Duration::from_secs(13)
+    })
+    .await;
+    let look_younger = "UPDATE doorbell.events SET appended_at = clock_timestamp() WHERE stream_key = 'quiet'";
+    database.psql(look_younger).unwrap();
+    open.commit().await.unwrap();
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    let mut slow = bus.subscribe("slow");
+    let mut quiet = bus.subscribe("quiet");
+    slow.ready().await.unwrap();
+    quiet.ready().await.unwrap();
+    let received = bus.stats().notifications_received;
+    database
+        .psql(&format!("{as_stranger} SELECT pg_notify('doorbell', 'quiet:1-3')"))
+        .unwrap();
+    eventually("the notification", || bus.stats().notifications_received > received).await;
+    bus.append_and_publish(note("quiet", "after")).await.unwrap();
+    expect(&mut all, "quiet", 4..=4).await;
+    expect(&mut quiet, "quiet", 4..=4).await;
+    database.psql("SELECT pg_notify('doorbell', 'slow:1')").unwrap();
+    expect(&mut slow, "slow", 1..=1).await;
+    expect(&mut all, "slow", 1..=1).await;
+    for subscription in [&mut all, &mut slow, &mut quiet] {
         expect_nothing(subscription);
     }
 }

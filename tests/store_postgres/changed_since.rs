@@ -1,9 +1,11 @@
 //! Changes since a watermark: late commits, restarts, standbys, restored dumps, trimmed streams, pages.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use doorbell::bus::FleetEvent;
-use doorbell::store::{PostgresStore, Store as _};
+use doorbell::store::{MemoryStore, PostgresStore, RecentRange, Store as _, Watermark};
 use throwaway_postgres::{Server, Stop};
 
 use crate::store_suite::{all_changes, event};
@@ -224,4 +226,85 @@ async fn a_restored_dump_lists_all_streams_until_it_is_migrated() {
     assert_eq!(restored.append(event("b", "3")).await.unwrap().seq, 3);
     let (changed, _, complete) = all_changes(&restored, Some(&watermark), 1).await;
     assert_eq!((changed, complete), (heads(&[("b", 3)]), false));
+}
+
+/// Ranges of streams with up to 100 events, of which those of the last `max_age` are recent, or those that the watermark did not show.
+fn recent_ranges(keys: &[&str], watermark: Option<Watermark>, max_age: Duration) -> Vec<RecentRange> {
+    let range = |key: &&str| RecentRange {
+        stream_key: Arc::from(*key),
+        after: 0,
+        through: 100,
+        watermark: watermark.clone(),
+        max_age,
+    };
+    keys.iter().map(range).collect()
+}
+
+/// Which events are recent depends on when they were committed, not on when they were appended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_commits_late_is_recent_however_long_ago_it_was_appended() {
+    const NEVER: Duration = Duration::ZERO;
+    let store = Store::fresh().await;
+    let mut late = store.pool().begin().await.unwrap();
+    store.append_in(&mut late, event("late", "1")).await.unwrap();
+    store
+        .append_batch(vec![event("before", "1"), event("both", "1")])
+        .await
+        .unwrap();
+    let (high_waters, watermark) = store.high_waters_at(&["late".into(), "both".into()]).await.unwrap();
+    assert_eq!(high_waters, [0, 1]);
+    assert!(watermark.is_some());
+    store.append(event("both", "2")).await.unwrap();
+    late.commit().await.unwrap();
+    let keys = ["late", "before", "both", "no such stream"];
+    let ranges = recent_ranges(&keys, watermark.clone(), NEVER);
+    assert_eq!(
+        store.first_recent(&ranges).await.unwrap(),
+        [Some(1), None, Some(2), None]
+    );
+    // Not beyond the range, nor before it.
+    let narrow: Vec<_> = [(1, 100), (2, 100), (0, 1)]
+        .map(|(after, through)| RecentRange {
+            after,
+            through,
+            ..ranges[2].clone()
+        })
+        .into();
+    assert_eq!(store.first_recent(&narrow).await.unwrap(), [Some(2), None, None]);
+    // Time decides where there is no watermark, or one of another store or server.
+    let memory = MemoryStore::<FleetEvent>::new();
+    let of_memory = memory.high_waters_at(&[]).await.unwrap().1;
+    let of_server = watermark
+        .unwrap()
+        .as_str()
+        .replace("history_identity\": \"", "history_identity\": \"other ");
+    for meaningless in [None, of_memory, Some(Watermark::new(of_server))] {
+        let all = recent_ranges(&keys, meaningless.clone(), Duration::from_secs(3600));
+        assert_eq!(
+            store.first_recent(&all).await.unwrap(),
+            [Some(1), Some(1), Some(1), None]
+        );
+        let none = recent_ranges(&keys, meaningless, NEVER);
+        assert_eq!(store.first_recent(&none).await.unwrap(), [None; 4]);
+    }
+    store.trim("both", 1).await.unwrap();
+    let all = recent_ranges(&["both"], None, Duration::from_secs(3600));
+    assert_eq!(store.first_recent(&all).await.unwrap(), [Some(2)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_standby_the_time_decides_which_events_are_recent() {
+    let primary = Server::start().unwrap();
+    let here = PostgresStore::connect(&primary.url()).await.unwrap();
+    here.migrate().await.unwrap();
+    here.append(event("a", "1")).await.unwrap();
+    let watermark = here.high_waters_at(&[]).await.unwrap().1;
+    let standby = primary.standby().unwrap();
+    primary.wait_for_standby(&standby).unwrap();
+    let there = PostgresStore::<FleetEvent>::connect(&standby.url()).await.unwrap();
+    assert_eq!(there.high_waters_at(&["a".into()]).await.unwrap(), (vec![1], None));
+    for (max_age, recent) in [(Duration::ZERO, None), (Duration::from_secs(3600), Some(1))] {
+        let ranges = recent_ranges(&["a"], watermark.clone(), max_age);
+        assert_eq!(there.first_recent(&ranges).await.unwrap(), [recent]);
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use doorbell::store::{PostgresStore, Store as _, StoreError};
+use doorbell::store::{PostgresStore, ReplayRange, Store as _, StoreError};
 use sqlx::postgres::PgPoolOptions;
 use throwaway_postgres::{Database, Server};
 
@@ -82,11 +82,8 @@ async fn p27_index_scans_are_used_even_if_the_database_disables_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p27_a_statement_timeout_cuts_reads_into_parts_and_appends_fail_with_a_typed_error() {
+async fn p27_an_append_that_the_server_cancels_is_a_typed_error() {
     let (_database, [own, shared]) = stores_with(&["statement_timeout = '200ms'"]).await;
-    for _ in 0..64 {
-        own.append(event("long", "hello")).await.unwrap();
-    }
     let mut lock = own.pool().begin().await.unwrap();
     own.append_in(&mut lock, event("locked", "first")).await.unwrap();
     let refused = shared.append(event("locked", "second")).await;
@@ -96,8 +93,43 @@ async fn p27_a_statement_timeout_cuts_reads_into_parts_and_appends_fail_with_a_t
     );
     lock.rollback().await.unwrap();
     shared.append(event("locked", "second")).await.unwrap();
-    let page = shared.replay("long", 0, 1000).await.unwrap();
-    assert!(page.records.iter().map(|record| record.seq).eq(1..=64));
+}
+
+/// A read takes 10 ms for each event that is asked for, so that parts of more than 19 are cancelled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p27_a_read_that_is_cancelled_is_repeated_in_parts_that_the_server_has_time_for() {
+    let (database, stores) = stores_with(&["statement_timeout = '200ms'"]).await;
+    for _ in 0..64 {
+        stores[0].append(event("long", "hello")).await.unwrap();
+    }
+    stores[0].append(event("short", "hello")).await.unwrap();
+    stores[0].trim("long", 3).await.unwrap();
+    let slow = r"DO $$ BEGIN
+        EXECUTE replace(pg_get_functiondef('doorbell.replay_many'::regproc),
+            E'\nBEGIN\n', E'\nBEGIN\n    PERFORM pg_sleep(max_events * 0.01);\n');
+    END $$";
+    database.psql(slow).unwrap();
+    for store in &stores {
+        let page = store.replay("long", 0, 1000).await.unwrap();
+        assert!(page.records.iter().map(|record| record.seq).eq(4..=64));
+        assert_eq!(page.low_water, 3);
+        let page = store.replay("long", 10, 30).await.unwrap();
+        assert!(page.records.iter().map(|record| record.seq).eq(11..=40));
+    }
+    let ranges = [("long", 50), ("no such stream", 0), ("short", 0)].map(|(stream_key, after)| ReplayRange {
+        stream_key: stream_key.into(),
+        after,
+    });
+    let pages = stores[0].replay_many(&ranges, 40).await.unwrap();
+    let lengths: Vec<_> = pages.iter().map(|page| (page.records.len(), page.low_water)).collect();
+    assert_eq!(lengths, [(14, 3), (0, 0), (1, 0)]);
+    // Not even one event in time.
+    let stuck = "CREATE OR REPLACE FUNCTION doorbell.require_server(text, anyelement) RETURNS anyelement \
+                 LANGUAGE sql AS 'SELECT pg_sleep(60); SELECT $2'";
+    database.psql("DROP FUNCTION doorbell.require_server").unwrap();
+    database.psql(stuck).unwrap();
+    let refused = stores[0].replay("short", 0, 10).await;
+    assert!(matches!(refused, Err(StoreError::Cancelled { .. })), "{refused:?}");
 }
 
 /// Appends of several tasks for a while; returns their number.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::shared::SharedBus;
 use crate::bus::StreamEvent;
+use crate::bus::hub::LateCheck;
 use crate::pg::backoff::Retry;
-use crate::store::ReplayRange;
+use crate::store::{ReplayRange, StoreError};
 
 pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
@@ -15,6 +16,18 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
         // After a failover the next number may belong to another history than the delivered events.
         if shared.wakeups.needs_history_check() {
             shared.wakeups.reader.notified().await;
+            continue;
+        }
+        let checks = shared.hub.take_late_checks(shared.settings.streams_per_read);
+        if !checks.is_empty() {
+            match decide_late(&shared, &checks).await {
+                Ok(()) => backoff.reset(),
+                Err(error) => {
+                    shared.counters.failed_reads.add(1);
+                    shared.health.store_failed(error.into());
+                    backoff.wait().await;
+                }
+            }
             continue;
         }
         let reads = shared.hub.take_reads(shared.settings.streams_per_read);
@@ -63,6 +76,28 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
         if any_unfounded {
             // The notification was false, or its sender is ahead of the server that was read. In that case a sweep finds the event.
             tracing::debug!("a notification named events that the store does not have");
+        }
+    }
+}
+
+/// Asks the store which of the events that late notifications have named are recent.
+async fn decide_late<E: StreamEvent>(shared: &SharedBus<E>, checks: &[LateCheck]) -> Result<(), StoreError> {
+    let ranges: Vec<_> = checks.iter().map(|check| check.range.clone()).collect();
+    let checks_requested = shared.wakeups.checks_requested();
+    let recent = shared.store.first_recent(&ranges).await;
+    let is_same_history = shared.wakeups.checks_requested() == checks_requested;
+    match recent {
+        Ok(recent) if is_same_history => {
+            shared.health.store_answered();
+            for (check, recent) in checks.iter().zip(recent) {
+                shared.hub.decide_late(check, recent);
+            }
+            Ok(())
+        }
+        // The connection may have been lost during the read, and another server may have answered it.
+        recent => {
+            checks.iter().for_each(|check| shared.hub.put_back_late(check));
+            recent.map(|_| ())
         }
     }
 }

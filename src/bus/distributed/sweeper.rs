@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
@@ -71,8 +71,7 @@ async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Re
     let cursors = shared.hub.cursors(shared.watermark.lock().await.is_none());
     for chunk in cursors.chunks(STREAMS_PER_QUERY) {
         let keys: Vec<_> = chunk.iter().map(|cursor| Arc::clone(&cursor.stream.key)).collect();
-        let high_waters = shared.store.high_waters(&keys).await?;
-        shared.health.store_answered();
+        let high_waters = high_waters(shared, &keys).await?;
         let mut shortened = Vec::new();
         for (cursor, high_water) in chunk.iter().zip(high_waters) {
             if high_water < cursor.seq {
@@ -87,8 +86,7 @@ async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Re
     }
     if cursors.is_empty() {
         // Without subscriptions a query still shows whether the store answers.
-        shared.store.high_water("-").await?;
-        shared.health.store_answered();
+        high_waters(shared, &["-".into()]).await?;
     }
     if shared.hub.has_subscriptions_to_all() {
         sweep_all(shared).await?;
@@ -98,6 +96,16 @@ async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Re
     shared.wakeups.subscription_start.notify_one();
     check_notify(shared).await;
     Ok(())
+}
+
+/// Returns the streams' high-water marks, and has the hub remember what the store shows.
+async fn high_waters<E: StreamEvent>(shared: &SharedBus<E>, keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
+    let (high_waters, watermark) = shared.store.high_waters_at(keys).await?;
+    shared.health.store_answered();
+    if let Some(watermark) = watermark {
+        shared.hub.on_watermark(watermark);
+    }
+    Ok(high_waters)
 }
 
 /// Sweeps all streams, for subscriptions to all: asks which have changed since the last sweep.
@@ -129,17 +137,13 @@ async fn check_notify<E: StreamEvent>(shared: &SharedBus<E>) {
     let Some(pool) = shared.notify_pool.get() else {
         return;
     };
-    let check = sqlx::query_as::<_, (f64, bool, f64)>(
+    let check = sqlx::query_as::<_, (f64, bool)>(
         "SELECT pg_catalog.pg_notification_queue_usage(), \
-         pg_catalog.has_function_privilege('pg_catalog.pg_notify(pg_catalog.text, pg_catalog.text)', 'EXECUTE'), \
-         pg_catalog.date_part('epoch', pg_catalog.clock_timestamp())",
+         pg_catalog.has_function_privilege('pg_catalog.pg_notify(pg_catalog.text, pg_catalog.text)', 'EXECUTE')",
     );
-    if let Ok(Ok((usage, may_notify, server_time))) =
+    if let Ok(Ok((usage, may_notify))) =
         timeout(NOTIFY_CHECK_TIMEOUT, check.persistent(false).fetch_one(&pool.pool)).await
     {
         shared.health.notify_checked(usage, may_notify);
-        if let Ok(since_epoch) = Duration::try_from_secs_f64(server_time) {
-            shared.hub.set_server_time(UNIX_EPOCH + since_epoch);
-        }
     }
 }

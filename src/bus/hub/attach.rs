@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lag_accounting::LagAccounting;
-use super::late::Start;
 use super::start_signal::{StartPosition, StartSignal};
 use super::stream::{StreamRef, StreamSlot};
 use super::stream_table::Baseline;
@@ -51,13 +50,13 @@ impl<E: Send + Sync + 'static> Hub<E> {
                 slot
             }
         };
-        let tick = table.tick();
+        let started_at = table.start_now();
         let stream = table.stream_mut(slot);
         stream.subscriptions += 1;
         let feed = subscribe(self.settings.stream_capacity, &mut stream.feed);
         let start = match stream.cursor {
             Some(cursor) => {
-                stream.started_at = Start::now(tick);
+                stream.started_at = Some(started_at);
                 StartSignal::already(Ok(StartPosition::One(cursor)))
             }
             None => {
@@ -92,7 +91,6 @@ impl<E: Send + Sync + 'static> Hub<E> {
         if table.closed {
             return Err(BusError::Closed);
         }
-        let tick = table.tick();
         table.all.subscriptions += 1;
         let is_new = table.all.feed.is_none();
         let feed = subscribe(self.settings.all_capacity, &mut table.all.feed);
@@ -106,7 +104,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             table.all.starting.push(signal.clone());
             signal
         } else {
-            table.all.started_at = Start::now(tick);
+            table.all.started_at = Some(table.start_now());
             StartSignal::already(Ok(StartPosition::All(table.snapshot())))
         };
         let last_rewind = table.last_rewind();

@@ -49,6 +49,9 @@ impl<E: Send + Sync + 'static> Hub<E> {
             if stream.queued {
                 table.queue.retain(|&queued| queued != slot);
             }
+            if stream.late.is_some() {
+                table.late.retain(|&late| late != slot);
+            }
             table.free.push(slot);
         }
         table.retain_unstarted();

@@ -24,8 +24,6 @@ pub(super) enum Target {
     Stream {
         slot: StreamSlot,
         version: u64,
-        /// Whether the read was for a late notification, too.
-        is_late: bool,
     },
     /// The stream is not in the table. Only the store can determine whether it exists.
     Unverified,
@@ -53,11 +51,9 @@ impl<E: StreamEvent> Hub<E> {
             let Some(cursor) = stream.cursor else { continue };
             if let Some(after) = stream.read_after() {
                 let through = std::mem::replace(&mut stream.wanted, cursor);
-                let is_late = stream.late.is_some();
                 let target = Target::Stream {
                     slot,
                     version: stream.version,
-                    is_late,
                 };
                 reads.push(PendingRead {
                     key: Arc::clone(&stream.key),
@@ -93,13 +89,7 @@ impl<E: StreamEvent> Hub<E> {
         let mut records = foreign::DropLater(records);
         let mut table = self.table.lock();
         let slot = match read.target {
-            Target::Stream { slot, version, is_late } => match table.current(slot, version) {
-                // A late notification has come since: its events go before the others.
-                Some(stream) if stream.late.is_some() && !is_late => {
-                    stream.wanted = stream.wanted.max(read.through);
-                    table.queue(slot);
-                    return Delivered::default();
-                }
+            Target::Stream { slot, version } => match table.current(slot, version) {
                 Some(_) => slot,
                 None => return Delivered::default(), // rewound or removed in the meantime
             },
@@ -116,10 +106,10 @@ impl<E: StreamEvent> Hub<E> {
                 None => table.insert_for_all(read.key, read.after),
             },
         };
-        if !self.decide_late(&mut table, slot, &records.0, limit) {
-            let stream = table.stream_mut(slot);
+        let stream = table.stream_mut(slot);
+        if stream.late.is_some() {
+            // A late notification has come since: its events go before the others.
             stream.wanted = stream.wanted.max(read.through);
-            table.queue(slot);
             return Delivered::default();
         }
         let is_full = records.0.len() >= limit;

@@ -1,135 +1,164 @@
 //! Late notifications: of events at or below the number at which a subscription started.
 //!
-//! The appender may have sent such a notification after the subscription was ready, so its event is delivered, but only if it was
-//! appended shortly before: any client of the database can send a notification of a stream's first event.
+//! The appender may have sent such a notification after the subscription was ready, so its event is delivered, but only if it is
+//! recent: any client of the database can send a notification of a stream's first event. The store decides what is recent.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::stream::{Stream, StreamSlot};
 use super::stream_table::StreamTable;
 use super::{Hub, StreamNoticeKind};
-use crate::store::Record;
+use crate::store::{RecentRange, Watermark};
 
-/// How long before a subscription's start an event may have been appended.
+/// Events that were visible this long before a subscription's start are not recent.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// How many events before a subscription's start are looked at.
+/// How many events before a subscription's start may be recent.
 const MAX_LATE_EVENTS: u64 = 256;
 
-/// A late notification that waits for a read of the events before the cursor.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LateNotification {
-    /// The lowest number that was named.
-    first: u64,
-    /// Where the read starts.
-    pub(super) after: u64,
-}
+/// The minimum interval between two watermarks that are kept.
+#[cfg(feature = "postgres")]
+const WATERMARK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A start of subscriptions.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Start {
     /// By the table's clock.
     pub(super) tick: u64,
-    /// By the system clock.
-    at: SystemTime,
+    at: Instant,
+    /// What the store showed at least [`WINDOW`] before, if it is known.
+    watermark: Option<Watermark>,
 }
 
-impl Start {
-    pub(super) const NONE: Self = Self {
-        tick: 0,
-        at: SystemTime::UNIX_EPOCH,
-    };
+/// What sweeps have found the store to show. Holds those of the last [`WINDOW`], and the one before.
+#[derive(Debug, Default)]
+pub(super) struct Watermarks(VecDeque<(Instant, Watermark)>);
 
-    pub(super) fn now(tick: u64) -> Self {
-        Self {
-            tick,
-            at: SystemTime::now(),
+impl Watermarks {
+    /// Adds a watermark that the store has just returned.
+    #[cfg(feature = "postgres")]
+    fn push(&mut self, watermark: Watermark) {
+        let now = Instant::now();
+        if self.0.back().is_some_and(|(at, _)| now - *at < WATERMARK_INTERVAL) {
+            return;
+        }
+        self.0.push_back((now, watermark));
+        while self.0.get(1).is_some_and(|(at, _)| now - *at >= WINDOW) {
+            self.0.pop_front();
         }
     }
+
+    /// Returns the newest that is at least [`WINDOW`] older than `at`.
+    fn before(&self, at: Instant) -> Option<Watermark> {
+        let is_older = |(taken, _): &&(Instant, Watermark)| at.saturating_duration_since(*taken) >= WINDOW;
+        self.0
+            .iter()
+            .rev()
+            .find(is_older)
+            .map(|(_, watermark)| watermark.clone())
+    }
 }
 
-/// How far the server's clock is ahead of the system clock, in milliseconds.
-#[derive(Debug, Default)]
-pub(super) struct ClockOffset(AtomicI64);
-
-impl ClockOffset {
-    fn server_time(&self, system_time: SystemTime) -> SystemTime {
-        let offset = self.0.load(Ordering::Relaxed); // a value of its own, which orders nothing
-        let ahead = Duration::from_millis(offset.unsigned_abs());
-        let server_time = if offset < 0 {
-            system_time.checked_sub(ahead)
-        } else {
-            system_time.checked_add(ahead)
-        };
-        server_time.unwrap_or(system_time)
-    }
+/// A question to the store: which events before a stream's start are recent.
+#[derive(Debug)]
+pub(crate) struct LateCheck {
+    slot: StreamSlot,
+    version: u64,
+    /// The start that it is asked for.
+    tick: u64,
+    pub(crate) range: RecentRange,
 }
 
 impl<E: Send + Sync + 'static> Hub<E> {
-    /// Reports the time by the server's clock.
+    /// Reports a watermark that the store has just returned.
     #[cfg(feature = "postgres")]
-    pub(crate) fn set_server_time(&self, server_time: SystemTime) {
-        let offset = match server_time.duration_since(SystemTime::now()) {
-            Ok(ahead) => i64::try_from(ahead.as_millis()).unwrap_or(0),
-            Err(behind) => -i64::try_from(behind.duration().as_millis()).unwrap_or(0),
-        };
-        self.clock_offset.0.store(offset, Ordering::Relaxed); // a value of its own, which orders nothing
+    pub(crate) fn on_watermark(&self, watermark: Watermark) {
+        self.table.lock().watermarks.push(watermark);
     }
 
     /// Handles a notification for number `first`, at or below the cursor. A subscription that has started since the last delivery
-    /// has not had that event. Returns whether a read has to decide.
+    /// has not had that event. Returns whether a check has to decide; until then, nothing of the stream is delivered.
     pub(super) fn on_late_notification(&self, table: &mut StreamTable<E>, slot: StreamSlot, first: u64) -> bool {
-        let start = table.latest_start(slot);
+        let tick = table.latest_start(slot).map_or(0, |start| start.tick);
         let stream = table.stream_mut(slot);
         let Some(cursor) = stream.cursor else { return false };
-        if start.tick <= stream.delivered_at || first > cursor {
+        if tick <= stream.delivered_at || first > cursor {
             return false;
         }
-        match stream.recent_from {
-            Some((tick, recent)) if tick == start.tick => {
+        match (stream.recent_from, stream.late) {
+            (Some((of, recent)), _) if of == tick => {
                 self.lower(table, slot, first.max(recent));
                 false
             }
-            _ => {
-                let after = cursor.saturating_sub(MAX_LATE_EVENTS);
-                let late = stream.late.get_or_insert(LateNotification { first, after });
-                late.first = late.first.min(first);
-                table.queue(slot);
+            (_, Some(late)) => {
+                stream.late = Some(late.min(first));
+                true
+            }
+            (_, None) => {
+                stream.late = Some(first);
+                table.late.push(slot);
                 true
             }
         }
     }
 
-    /// Handles the late notification of a stream with the page that was read for it. Returns whether the page decides.
-    pub(super) fn decide_late(
-        &self,
-        table: &mut StreamTable<E>,
-        slot: StreamSlot,
-        records: &[Record<E>],
-        limit: usize,
-    ) -> bool {
-        let start = table.latest_start(slot);
-        let stream = table.stream_mut(slot);
-        let (Some(late), Some(cursor)) = (stream.late, stream.cursor) else {
-            return true;
+    /// Takes at most `max` checks. The caller asks the store and [decides](Self::decide_late), or puts them back.
+    pub(crate) fn take_late_checks(&self, max: usize) -> Vec<LateCheck> {
+        let mut table = self.table.lock();
+        let count = table.late.len().min(max);
+        let slots: Vec<_> = table.late.drain(..count).collect();
+        let check = |slot: StreamSlot| {
+            let start = table.latest_start(slot)?;
+            let stream = table.stream(slot);
+            let cursor = stream.cursor.filter(|_| stream.late.is_some())?;
+            Some(LateCheck {
+                slot,
+                version: stream.version,
+                tick: start.tick,
+                range: RecentRange {
+                    stream_key: Arc::clone(&stream.key),
+                    after: cursor.saturating_sub(MAX_LATE_EVENTS),
+                    through: cursor,
+                    watermark: start.watermark.clone(),
+                    max_age: start.at.elapsed().saturating_add(WINDOW),
+                },
+            })
         };
-        let earliest = self.clock_offset.server_time(start.at) - WINDOW;
-        let is_recent = |appended_at: Option<SystemTime>| appended_at.is_none_or(|at| at >= earliest);
-        let before_start = records.iter().filter(|record| record.seq <= cursor);
-        let recent = before_start.clone().find(|record| is_recent(record.appended_at));
-        let last = records.last().map_or(cursor, |record| record.seq);
-        if recent.is_none() && records.len() >= limit && last < cursor {
-            stream.late = Some(LateNotification { after: last, ..late });
-            return false;
+        slots.into_iter().filter_map(check).collect()
+    }
+
+    /// Reschedules a check that the store did not answer.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn put_back_late(&self, check: &LateCheck) {
+        let mut table = self.table.lock();
+        if table.current(check.slot, check.version).is_some() {
+            table.late.push(check.slot);
         }
-        let recent = recent.map_or(cursor + 1, |record| record.seq);
-        stream.late = None;
-        stream.recent_from = Some((start.tick, recent));
-        if start.tick > stream.delivered_at {
-            self.lower(table, slot, late.first.max(recent));
+    }
+
+    /// Handles the late notification of a stream with the store's answer: the lowest number of the recent events, if there are any.
+    pub(crate) fn decide_late(&self, check: &LateCheck, recent: Option<u64>) {
+        let mut table = self.table.lock();
+        let Some(stream) = table.current(check.slot, check.version) else {
+            return;
+        };
+        // Subscriptions that have started since get the same answer: another check might never end if more and more start.
+        let (Some(first), Some(cursor)) = (stream.late.take(), stream.cursor) else {
+            return;
+        };
+        let recent = recent.unwrap_or(cursor + 1);
+        stream.recent_from = Some((check.tick, recent));
+        let is_wanted = stream.wanted > cursor;
+        if check.tick > stream.delivered_at {
+            self.lower(&mut table, check.slot, first.max(recent));
         }
-        true
+        if is_wanted {
+            table.queue(check.slot);
+        }
+        drop(table);
+        self.publish_queue.flush();
     }
 
     /// Delivers the events from `first` on to subscriptions that started later.
@@ -149,24 +178,32 @@ impl<E: Send + Sync + 'static> Hub<E> {
 }
 
 impl<E: Send + Sync + 'static> StreamTable<E> {
+    /// A start of subscriptions, now.
+    pub(super) fn start_now(&mut self) -> Start {
+        let at = Instant::now();
+        Start {
+            tick: self.tick(),
+            at,
+            watermark: self.watermarks.before(at),
+        }
+    }
+
     /// When a subscription that includes the stream last started.
-    fn latest_start(&self, slot: StreamSlot) -> Start {
-        let of_all = if self.all.subscriptions > 0 {
-            self.all.started_at
-        } else {
-            Start::NONE
-        };
-        self.stream(slot).started_at.max(of_all)
+    fn latest_start(&self, slot: StreamSlot) -> Option<&Start> {
+        let of_all = self.all.started_at.as_ref().filter(|_| self.all.subscriptions > 0);
+        self.streams[slot.index()]
+            .as_ref()
+            .and_then(|stream| stream.started_at.as_ref())
+            .into_iter()
+            .chain(of_all)
+            .max_by_key(|start| start.tick)
     }
 }
 
 impl<E: Send + Sync + 'static> Stream<E> {
-    /// After which number the next read starts, if there is anything to read.
+    /// After which number the next read starts, if there is anything to read and no late notification to decide first.
     pub(super) fn read_after(&self) -> Option<u64> {
-        let cursor = self.cursor?;
-        match self.late {
-            Some(late) => Some(late.after),
-            None => (self.wanted > cursor).then_some(cursor),
-        }
+        let cursor = self.cursor.filter(|_| self.late.is_none())?;
+        (self.wanted > cursor).then_some(cursor)
     }
 }

@@ -33,12 +33,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use self::late::ClockOffset;
 use self::publish_queue::PublishQueue;
 use self::stream_table::StreamTable;
 use crate::bus::stats::Counters;
 
 pub(crate) use attach::Attached;
+#[cfg(feature = "postgres")]
+pub(crate) use late::LateCheck;
 #[cfg(feature = "postgres")]
 pub(crate) use notifications::NotificationOutcome;
 pub(crate) use rewind_log::PastRewind;
@@ -66,7 +67,6 @@ pub(crate) struct Hub<E: Send + Sync + 'static> {
     publish_queue: PublishQueue<E>,
     settings: HubSettings,
     pub(crate) counters: Arc<Counters>,
-    clock_offset: ClockOffset,
     /// Wakes the tasks that do the work.
     wakeup: Box<dyn Fn(Work) + Send + Sync>,
 }
@@ -86,7 +86,6 @@ impl<E: Send + Sync + 'static> Hub<E> {
             table: Mutex::new(StreamTable::new()),
             publish_queue: PublishQueue::default(),
             settings,
-            clock_offset: ClockOffset::default(),
             counters,
             wakeup,
         }

@@ -10,7 +10,10 @@ impl<E: StreamEvent> Hub<E> {
     pub(crate) fn has_pending_reads(&self) -> bool {
         let table = self.table.lock();
         let unstarted = |&slot: &StreamSlot| table.stream(slot).first_notified.is_some();
-        !table.queue.is_empty() || !table.unverified.is_empty() || table.unstarted.iter().any(unstarted)
+        !table.queue.is_empty()
+            || !table.late.is_empty()
+            || !table.unverified.is_empty()
+            || table.unstarted.iter().any(unstarted)
     }
 
     /// Reschedules reads that the store did not answer.

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::Hub;
-use super::late::Start;
 use super::start_signal::{StartPosition, StartSignal};
 use super::stream::{StreamRef, StreamSlot};
 use super::stream_table::{Baseline, StreamTable};
@@ -44,11 +43,11 @@ impl<E: Send + Sync + 'static> Hub<E> {
     }
 
     fn start_stream(&self, table: &mut StreamTable<E>, slot: StreamSlot, high_water: u64, started: &mut Started) {
-        let tick = table.tick();
+        let started_at = table.start_now();
         let stream = table.stream_mut(slot);
         stream.cursor = Some(high_water);
         stream.base = high_water;
-        stream.started_at = Start::now(tick);
+        stream.started_at = Some(started_at);
         let (first_notified, wanted) = (stream.first_notified.take(), stream.wanted);
         let signals = stream.starting.drain(..);
         started
@@ -104,7 +103,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             }
             None => Baseline::Unknown,
         };
-        table.all.started_at = Start::now(table.tick());
+        table.all.started_at = Some(table.start_now());
         let start = StartPosition::All(table.snapshot());
         let signals = std::mem::take(&mut table.all.starting).into_iter();
         started.signals.extend(signals.map(|signal| (signal, start.clone())));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::late::{LateNotification, Start};
+use super::late::Start;
 use super::recent_ids::RecentIds;
 use super::start_signal::StartSignal;
 use super::{Era, RingItem, StreamNotice, StreamNoticeKind};
@@ -43,12 +43,12 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     /// The lowest number that was named by a notification before the cursor was known.
     pub(super) first_notified: Option<u64>,
     /// When a subscription last started here, and when an event was last delivered, by the table's clock.
-    pub(super) started_at: Start,
+    pub(super) started_at: Option<Start>,
     pub(super) delivered_at: u64,
     /// The number to which a late notification last [lowered](StreamNoticeKind::Lowered) fresh subscriptions.
     pub(super) lowered: Option<u64>,
-    /// A notification of earlier events that waits for a read. Nothing is delivered before.
-    pub(super) late: Option<LateNotification>,
+    /// The lowest number of the late notifications that wait for a check. Nothing is delivered before.
+    pub(super) late: Option<u64>,
     /// The lowest number that a late notification may lower to, for the start with this tick.
     pub(super) recent_from: Option<(u64, u64)>,
     pub(super) recent_ids: RecentIds,
@@ -70,7 +70,7 @@ impl<E: Send + Sync + 'static> Stream<E> {
             base: cursor.unwrap_or(0),
             wanted: 0,
             first_notified: None,
-            started_at: Start::NONE,
+            started_at: None,
             delivered_at: 0,
             lowered: None,
             late: None,

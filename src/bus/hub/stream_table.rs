@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::lag_accounting::LagAccounting;
-use super::late::Start;
+use super::late::{Start, Watermarks};
 use super::publish_queue::QueuedItems;
 use super::start_signal::StartSignal;
 use super::stream::{Stream, StreamRef, StreamSlot};
@@ -22,6 +22,9 @@ pub(super) struct StreamTable<E: Send + Sync + 'static> {
     pub(super) all: AllStreams<E>,
     /// Streams with something to read.
     pub(super) queue: VecDeque<StreamSlot>,
+    /// Streams with a late notification that waits for a check.
+    pub(super) late: Vec<StreamSlot>,
+    pub(super) watermarks: Watermarks,
     /// Events named by notifications, of streams that are not in the table. Used only while there are subscriptions to all.
     pub(super) unverified: HashMap<Arc<str>, RangeInclusive<u64>>,
     /// The latest rewinds, the oldest first.
@@ -43,7 +46,7 @@ pub(super) struct AllStreams<E: Send + Sync + 'static> {
     /// Subscriptions that wait for the baseline.
     pub(super) starting: Vec<StartSignal>,
     /// When a subscription last started, by the table's clock.
-    pub(super) started_at: Start,
+    pub(super) started_at: Option<Start>,
     pub(super) lag_accounting: LagAccounting,
 }
 
@@ -70,10 +73,12 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
                 subscriptions: 0,
                 baseline: Baseline::Missing,
                 starting: Vec::new(),
-                started_at: Start::NONE,
+                started_at: None,
                 lag_accounting: LagAccounting::starting_at(0),
             },
             queue: VecDeque::new(),
+            late: Vec::new(),
+            watermarks: Watermarks::default(),
             unverified: HashMap::new(),
             rewinds: VecDeque::new(),
             unstarted: Vec::new(),
@@ -131,7 +136,7 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
     /// Adds a stream for the subscriptions to all. They started before it was known.
     pub(super) fn insert_for_all(&mut self, key: Arc<str>, cursor: u64) -> StreamSlot {
         let slot = self.insert(key, Some(cursor));
-        let started_at = self.all.started_at;
+        let started_at = self.all.started_at.clone();
         self.stream_mut(slot).started_at = started_at;
         slot
     }

@@ -126,9 +126,18 @@ impl Harness {
     }
 
     fn read(&self, streams: usize, limit: usize, fails: bool) -> bool {
+        let checks = self.hub.take_late_checks(streams);
+        for check in &checks {
+            if fails {
+                self.hub.put_back_late(check);
+            } else {
+                self.hub
+                    .decide_late(check, self.model_store.first_retained(&check.range));
+            }
+        }
         let reads = self.hub.take_reads(streams);
         if reads.is_empty() {
-            return false;
+            return !checks.is_empty();
         }
         if fails {
             self.hub.put_back(reads);

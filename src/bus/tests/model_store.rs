@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::bus::history_cache::HistorySource;
 use crate::bus::{FleetEvent, StreamEvent as _};
-use crate::store::Page;
+use crate::store::{Page, RecentRange};
 
 #[derive(Clone, Default)]
 pub(super) struct ModelStore(Arc<Mutex<ModelState>>);
@@ -71,6 +71,12 @@ impl ModelStore {
             low_water: stream.low_water,
             ..Page::from_events(events)
         }
+    }
+
+    /// Returns the lowest number in a range that retention has not removed: all events are recent.
+    pub(super) fn first_retained(&self, range: &RecentRange) -> Option<u64> {
+        let low_water = self.0.lock().streams.get(&*range.stream_key)?.low_water;
+        Some(range.after.max(low_water) + 1).filter(|&seq| seq <= range.through)
     }
 
     /// Removes the events up to `through`, or all if there are fewer.

@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 pub use self::retention::MemoryRetention;
-use self::streams::Streams;
+use self::streams::{StoredEvent, Streams};
 use self::watermark::{StoreId, WatermarkFields};
-use super::{ChangedStream, Changes, EventId, Page, Record, Store, StoreError, Watermark};
+use super::{ChangedStream, Changes, EventId, Page, RecentRange, Record, Store, StoreError, Watermark, is_younger};
 use crate::event::{FleetEvent, StreamEvent, foreign};
 
 /// A [`Store`] in memory.
@@ -213,6 +213,22 @@ impl<E: StreamEvent> MemoryStore<E> {
         Ok(stamped.map(|(event, metadata)| metadata.stamp(event)).collect())
     }
 
+    /// See [`Store::first_recent`].
+    pub(crate) fn first_recent_now(&self, range: &RecentRange) -> Option<u64> {
+        let since = range
+            .watermark
+            .as_ref()
+            .and_then(|watermark| self.inner.id.decode(watermark));
+        let limit = usize::try_from(range.through.saturating_sub(range.after)).unwrap_or(usize::MAX);
+        let slice = self.inner.streams.lock().read(&range.stream_key, range.after, limit);
+        let is_recent = |stored: &StoredEvent<E>| match since {
+            Some(fields) => stored.position > fields.since,
+            None => is_younger(stored.appended_at, range.max_age),
+        };
+        let index = slice.events.iter().position(is_recent)?;
+        Some(slice.first_seq + index as u64).filter(|&seq| seq <= range.through)
+    }
+
     /// Reads at most `limit` events with numbers above `after`, like [`Store::replay`].
     ///
     /// ```
@@ -269,6 +285,23 @@ impl<E: StreamEvent> Store<E> for MemoryStore<E> {
     async fn high_waters(&self, stream_keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
         let streams = self.inner.streams.lock();
         Ok(stream_keys.iter().map(|key| streams.high_water(key)).collect())
+    }
+
+    async fn high_waters_at(&self, stream_keys: &[Arc<str>]) -> Result<(Vec<u64>, Option<Watermark>), StoreError> {
+        let streams = self.inner.streams.lock();
+        let high_waters = stream_keys.iter().map(|key| streams.high_water(key)).collect();
+        let since = streams.last_position();
+        let fields = WatermarkFields {
+            since,
+            upto: since,
+            next_stream: 0,
+            complete: false,
+        };
+        Ok((high_waters, Some(self.inner.id.encode(fields))))
+    }
+
+    async fn first_recent(&self, ranges: &[RecentRange]) -> Result<Vec<Option<u64>>, StoreError> {
+        Ok(ranges.iter().map(|range| self.first_recent_now(range)).collect())
     }
 
     async fn changed_since(&self, since: Option<&Watermark>, limit: usize) -> Result<Option<Changes>, StoreError> {

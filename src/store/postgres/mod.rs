@@ -31,7 +31,7 @@ pub use self::migration_script::migration_sql;
 use self::primary::Primary;
 pub use self::schema::InvalidSchemaName;
 use self::schema::Schema;
-use super::{ChangedStream, Changes, EventId, Page, Record, ReplayRange, Store, StoreError, Watermark};
+use super::{ChangedStream, Changes, EventId, Page, RecentRange, Record, ReplayRange, Store, StoreError, Watermark};
 use crate::event::{FleetEvent, StreamEvent};
 use crate::pg::warm_pool::WarmPool;
 
@@ -244,11 +244,17 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
         self.read_high_waters(&stream_keys).await
     }
 
+    async fn high_waters_at(&self, stream_keys: &[Arc<str>]) -> Result<(Vec<u64>, Option<Watermark>), StoreError> {
+        let stream_keys: Vec<&str> = stream_keys.iter().map(|key| &**key).collect();
+        self.read_high_waters_at(&stream_keys).await
+    }
+
+    async fn first_recent(&self, ranges: &[RecentRange]) -> Result<Vec<Option<u64>>, StoreError> {
+        self.read_first_recent(ranges).await
+    }
+
     async fn changed_since(&self, since: Option<&Watermark>, limit: usize) -> Result<Option<Changes>, StoreError> {
-        let since = since
-            .map(Watermark::as_str)
-            // Ignore watermarks of other stores.
-            .filter(|text| serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).is_ok());
+        let since = read::usable(since);
         let limit = i32::try_from(limit.max(1)).unwrap_or(i32::MAX - 1).min(i32::MAX - 1);
         let query = |server| {
             sqlx::query(&self.inner.schema.changed_since)

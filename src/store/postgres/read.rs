@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 
 use super::PostgresStore;
 use crate::event::StreamEvent;
-use crate::store::{EventId, Page, Record, ReplayRange, StoreError, Undecodable};
+use crate::store::{EventId, Page, RecentRange, Record, ReplayRange, StoreError, Undecodable, Watermark};
 
 impl<E: StreamEvent> PostgresStore<E> {
     /// Reads all ranges in one query, so in one snapshot, unless the server has a time limit for statements that is too short.
@@ -116,6 +116,46 @@ impl<E: StreamEvent> PostgresStore<E> {
         Ok(high_waters.into_iter().map(i64::cast_unsigned).collect())
     }
 
+    pub(super) async fn read_high_waters_at(
+        &self,
+        stream_keys: &[&str],
+    ) -> Result<(Vec<u64>, Option<Watermark>), StoreError> {
+        let stream_keys: Vec<&str> = stream_keys.iter().map(|key| sendable(key)).collect();
+        let query = |server| {
+            sqlx::query(&self.inner.schema.high_waters_at)
+                .bind(&stream_keys)
+                .bind(server)
+        };
+        let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
+        let high_waters: Vec<i64> = self.get(&row, 0)?;
+        let watermark: Option<String> = self.get(&row, 1)?;
+        let high_waters = high_waters.into_iter().map(i64::cast_unsigned).collect();
+        Ok((high_waters, watermark.map(Watermark::new)))
+    }
+
+    pub(super) async fn read_first_recent(&self, ranges: &[RecentRange]) -> Result<Vec<Option<u64>>, StoreError> {
+        if ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let stream_keys: Vec<&str> = ranges.iter().map(|range| sendable(&range.stream_key)).collect();
+        let after: Vec<i64> = ranges.iter().map(|range| clamp(range.after)).collect();
+        let through: Vec<i64> = ranges.iter().map(|range| clamp(range.through)).collect();
+        let watermarks: Vec<Option<&str>> = ranges.iter().map(|range| usable(range.watermark.as_ref())).collect();
+        let max_ages: Vec<f64> = ranges.iter().map(|range| range.max_age.as_secs_f64()).collect();
+        let query = |server| {
+            sqlx::query(&self.inner.schema.first_recent)
+                .bind(&stream_keys)
+                .bind(&after)
+                .bind(&through)
+                .bind(&watermarks)
+                .bind(&max_ages)
+                .bind(server)
+        };
+        let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
+        let found: Vec<Option<i64>> = self.get(&row, 0)?;
+        Ok(found.into_iter().map(|seq| seq.map(i64::cast_unsigned)).collect())
+    }
+
     pub(super) async fn read_event_ids(
         &self,
         positions: &[(Arc<str>, u64)],
@@ -145,6 +185,13 @@ impl<E: StreamEvent> PostgresStore<E> {
 /// is sent instead.
 fn sendable(stream_key: &str) -> &str {
     if stream_key.contains('\0') { "" } else { stream_key }
+}
+
+/// Returns a watermark's text, unless it is one of another kind of store.
+pub(super) fn usable(watermark: Option<&Watermark>) -> Option<&str> {
+    let text = watermark.map(Watermark::as_str)?;
+    let is_object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).is_ok();
+    is_object.then_some(text)
 }
 
 /// Limits a number to the server's range, beyond which no event has a number.

@@ -53,6 +53,8 @@ pub(super) struct Schema {
     pub(super) try_append_records: Statement,
     pub(super) replay_many: Statement,
     pub(super) high_waters: Statement,
+    pub(super) high_waters_at: Statement,
+    pub(super) first_recent: Statement,
     pub(super) event_ids: Statement,
     pub(super) changed_since: Statement,
     pub(super) trim_streams: Statement,
@@ -119,6 +121,8 @@ impl Schema {
                 &format!("replay_many({}, $2, $3)", guarded(1, 4)),
             ),
             high_waters: call(&format!("high_waters({})", guarded(1, 2))),
+            high_waters_at: columns("high_waters, watermark", &format!("high_waters_at({})", guarded(1, 2))),
+            first_recent: call(&format!("first_recent({}, $2, $3, $4, $5)", guarded(1, 6))),
             event_ids: call(&format!("event_ids({}, $2)", guarded(1, 3))),
             changed_since: columns(
                 "stream_keys, high_waters, watermark, more, complete",
@@ -139,7 +143,7 @@ impl Schema {
     }
 
     #[cfg(test)]
-    fn statements(&self) -> [&Statement; 11] {
+    fn statements(&self) -> [&Statement; 13] {
         let Self {
             name: _,
             append_record,
@@ -147,6 +151,8 @@ impl Schema {
             try_append_records,
             replay_many,
             high_waters,
+            high_waters_at,
+            first_recent,
             event_ids,
             changed_since,
             trim_streams,
@@ -160,6 +166,8 @@ impl Schema {
             try_append_records,
             replay_many,
             high_waters,
+            high_waters_at,
+            first_recent,
             event_ids,
             changed_since,
             trim_streams,
