@@ -12,6 +12,10 @@ mod notify_failures;
 mod refused_appends;
 #[path = "bus_faults/restarts.rs"]
 mod restarts;
+#[path = "bus_faults/settings.rs"]
+mod settings;
+#[path = "bus_faults/store_faults.rs"]
+mod store_faults;
 #[path = "bus_faults/terminated.rs"]
 mod terminated;
 #[path = "bus_faults/timeouts.rs"]

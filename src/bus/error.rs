@@ -61,6 +61,16 @@ pub enum BusError {
         /// The server's message, or what was found about the server.
         reason: String,
     },
+    /// A task of the bus panicked, so the bus has shut down: it cannot know what else is wrong. This is a bug in this crate, or in code
+    /// that it runs, such as a `tracing` subscriber; the panic hook has reported where. No events are lost; create another bus.
+    #[cfg(feature = "postgres")]
+    #[error("{task} panicked, so the bus has shut down: {message}")]
+    Panicked {
+        /// The task.
+        task: &'static str,
+        /// The message of the panic.
+        message: String,
+    },
     /// The bus has no tokio runtime; its first call must be made from inside one.
     #[cfg(feature = "postgres")]
     #[error("the bus has no tokio runtime: call it from inside one")]

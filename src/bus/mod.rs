@@ -83,7 +83,7 @@ pub(crate) mod tests;
 pub use crate::event::{FleetEvent, FleetEventKind, StreamEvent};
 pub use bus_event::{BusEvent, Gap, Rewound};
 #[cfg(feature = "postgres")]
-pub use distributed::{BusHealth, BusState, DEFAULT_CHANNEL, DistributedBus, DistributedBusBuilder};
+pub use distributed::{BusHealth, BusState, DEFAULT_CHANNEL, DistributedBus, DistributedBusBuilder, StoreOperation};
 pub use error::BusError;
 pub use event_bus::EventBus;
 pub use local::LocalBus;

@@ -81,7 +81,7 @@ counters! {
     reads "doorbell_bus_reads_total",
     /// The number of reads of the store for subscriptions that were slow or started in the past.
     replay_reads "doorbell_bus_replay_reads_total",
-    /// The number of reads of the store that failed and were retried.
+    /// The number of operations on the store that failed and were repeated: live reads, starts, sweeps and reads of history.
     failed_reads "doorbell_bus_failed_reads_total",
     /// The number of notifications that this process sent.
     notifications_sent "doorbell_bus_notifications_sent_total",

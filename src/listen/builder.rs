@@ -13,6 +13,9 @@ use crate::pg::config::{ConfigError, ListenConfig};
 /// The maximum of [`ListenBuilder::channel_capacity`].
 pub(super) const MAX_CHANNEL_CAPACITY: usize = 1 << 20;
 
+/// The minimum of the heartbeat's settings and of [`ListenBuilder::connect_timeout`].
+const MIN_TIMEOUT: Duration = Duration::from_millis(10);
+
 /// Returns the connection options for each attempt to connect.
 pub(super) type ConfigSource = Arc<dyn Fn() -> Result<ListenConfig, ConfigError> + Send + Sync>;
 
@@ -110,7 +113,7 @@ impl ListenBuilder {
     }
 
     /// Sets a function that returns the connection options for each attempt to connect, such as one that reads a rotated password.
-    /// It runs on the runtime and must not block. An error counts as a failed attempt.
+    /// It runs on the runtime and must not block. An error or a panic counts as a failed attempt.
     ///
     /// ```no_run
     /// # fn example(pool: sqlx::PgPool) -> Result<(), doorbell::listen::ListenError> {
@@ -137,7 +140,8 @@ impl ListenBuilder {
         self
     }
 
-    /// Sets the interval of the listener's heartbeats, and how long the server may take to answer. Default: 5 s each.
+    /// Sets the interval of the listener's heartbeats, and how long the server may take to answer. Default: 5 s each. Range: at least
+    /// 10 ms each; `Duration::MAX` means no heartbeats, or no limit.
     ///
     /// Each heartbeat queries the channels on which the session listens. If the server does not answer, or a channel is missing,
     /// the listener reconnects. The interval starts with the answer to the previous heartbeat, so a frozen or unreachable peer is
@@ -149,6 +153,7 @@ impl ListenBuilder {
     }
 
     /// Sets the time limit for one attempt to connect, over all hosts and including authentication. Default: 5 s.
+    /// Range: at least 10 ms; `Duration::MAX` means no limit.
     ///
     /// A `connect_timeout` in the connection string limits the opening of each socket within it.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
@@ -157,18 +162,21 @@ impl ListenBuilder {
     }
 
     /// Sets how long [`ListenMultiplexer::subscribe`] waits for the server's acknowledgement, outages included. Default: 10 s.
+    /// Range: any; zero does not wait, and `Duration::MAX` waits without a limit.
     pub fn subscribe_timeout(mut self, timeout: Duration) -> Self {
         self.settings.subscribe_timeout = timeout;
         self
     }
 
-    /// Sets the time limit for [`ListenMultiplexer::notify`], outages included. Default: 5 s.
+    /// Sets the time limit for [`ListenMultiplexer::notify`], outages included. Default: 5 s. Range: any; with zero,
+    /// every call fails, and `Duration::MAX` means no limit.
     pub fn notify_timeout(mut self, timeout: Duration) -> Self {
         self.settings.notify_timeout = timeout;
         self
     }
 
-    /// Sets how long the session listens on a channel after its last subscription is dropped. Default: 5 s.
+    /// Sets how long the session listens on a channel after its last subscription is dropped. Default: 5 s. Range: any;
+    /// `Duration::MAX` means for as long as the session lasts.
     ///
     /// Subscribing again within that time sends no statement.
     ///
@@ -264,6 +272,15 @@ impl ListenBuilder {
                 "channel_capacity is {capacity}; the limit is {MAX_CHANNEL_CAPACITY}"
             ))
             .into());
+        }
+        for (setting, value) in [
+            ("the heartbeat's interval", self.settings.heartbeat_interval),
+            ("the heartbeat's deadline", self.settings.heartbeat_deadline),
+            ("connect_timeout", self.settings.connect_timeout),
+        ] {
+            if value < MIN_TIMEOUT {
+                return Err(ConfigError::new(format!("{setting} is {value:?}; the minimum is {MIN_TIMEOUT:?}")).into());
+            }
         }
         let missing = || ConfigError::new("no server is set: call `url`, `config` or `config_source`");
         Ok((self.settings, self.source.ok_or_else(missing)?))

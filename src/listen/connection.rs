@@ -5,13 +5,14 @@ use core::pin::pin;
 use core::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, SimpleQueryMessage};
 
 use super::dispatch::Dispatcher;
 use super::error::{ListenError, ServerError};
 use crate::pg::connect::RawConnection;
+use crate::pg::deadline::deadline_in;
 
 pub(super) struct ListenConnection {
     client: Client,
@@ -65,7 +66,7 @@ impl ListenConnection {
                     }
                     dispatcher.dispatch(message);
                     dispatcher.give_turn().await;
-                    expired.as_mut().reset(Instant::now() + *deadline);
+                    expired.as_mut().reset(deadline_in(*deadline));
                 }
                 () = &mut expired => {
                     return Err(QueryError::Lost(ListenError::Timeout { what, after: *deadline }));

@@ -35,8 +35,8 @@ pub enum ListenError {
     /// The connection options or settings are unusable.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The listener was started outside a tokio runtime.
-    #[error("the listener must be started inside a tokio runtime")]
+    /// The listener was started, or its method was polled, outside a tokio runtime.
+    #[error("the listener must be started and called inside a tokio runtime")]
     NoRuntime,
     /// The attempt to connect failed.
     #[error("cannot connect: {0}")]
@@ -89,7 +89,11 @@ pub enum ListenError {
         /// Why the listener was not healthy, if it was not.
         reason: Option<Box<ListenError>>,
     },
-    /// The listener or its runtime has been shut down.
+    /// The listener's task panicked, so the listener has ended. This is a bug in this crate, or in code that it runs, such as a `tracing`
+    /// subscriber; the panic hook has reported where. Start another listener.
+    #[error("the listener's task panicked, so the listener has ended")]
+    Panicked,
+    /// The listener or its runtime has been shut down, or its task panicked.
     #[error("the listener has been shut down")]
     ShutDown,
 }

@@ -19,7 +19,7 @@ pub enum ListenState {
     Degraded,
     /// There is no connection; notifications are missed until the listener reconnects.
     Disconnected,
-    /// The listener or its runtime has been shut down. Final.
+    /// The listener or its runtime has been shut down, or its task panicked: then the reason is [`ListenError::Panicked`]. Final.
     Closed,
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
 
 use super::builder::{ConfigSource, ListenBuilder, Settings};
 use super::channel_name::{ChannelName, InvalidChannel, check_payload};
@@ -16,6 +15,7 @@ use super::shared::SharedListener;
 use super::stats::ListenStats;
 use super::subscription::ListenSubscription;
 use super::worker::{NotifyRequest, Worker};
+use crate::pg::deadline::deadline_in;
 
 /// The maximum number of notifications that wait to be sent. Further callers wait for room, within their time limit.
 const NOTIFY_QUEUE: usize = 64;
@@ -125,6 +125,7 @@ impl ListenMultiplexer {
     /// - [`ListenError::NotDelivered`] behind a pooler in transaction mode
     /// - [`ListenError::NotReady`] after the time limit
     /// - [`ListenError::ShutDown`]
+    /// - [`ListenError::NoRuntime`] if this method is polled outside a tokio runtime
     ///
     /// ```no_run
     /// # async fn example(mux: doorbell::listen::ListenMultiplexer) -> Result<(), doorbell::listen::ListenError> {
@@ -134,6 +135,7 @@ impl ListenMultiplexer {
     /// ```
     pub async fn subscribe(&self, channel: &str) -> Result<ListenSubscription, ListenError> {
         let subscription = self.subscribe_lazy(channel)?;
+        check_runtime()?;
         let waited = self.handle.settings.subscribe_timeout;
         match tokio::time::timeout(waited, subscription.ready()).await {
             Ok(Ok(())) => Ok(subscription),
@@ -186,6 +188,7 @@ impl ListenMultiplexer {
     /// - [`ListenError::Notify`] if the server refused: it is a standby, its queue is full, another transaction held the
     ///   notification lock for too long, or its encoding lacks a character
     /// - [`ListenError::NotReady`] if there was no connection in time
+    /// - [`ListenError::NoRuntime`] if this method is polled outside a tokio runtime
     ///
     /// After these errors it may or may not have been sent:
     ///
@@ -201,8 +204,9 @@ impl ListenMultiplexer {
     pub async fn notify(&self, channel: &str, payload: &str) -> Result<(), ListenError> {
         let channel = ChannelName::new(channel)?;
         check_payload(payload)?;
+        check_runtime()?;
         let waited = self.handle.settings.notify_timeout;
-        let deadline = Instant::now() + waited;
+        let deadline = deadline_in(waited);
         let (reply, outcome) = oneshot::channel();
         let (started, is_started) = watch::channel(false);
         let request = NotifyRequest {
@@ -302,6 +306,11 @@ impl ListenMultiplexer {
         // The worker drops the sender last.
         while health.changed().await.is_ok() {}
     }
+}
+
+/// Timeouts need a runtime.
+fn check_runtime() -> Result<(), ListenError> {
+    Handle::try_current().map(drop).map_err(|_| ListenError::NoRuntime)
 }
 
 impl fmt::Debug for ListenMultiplexer {

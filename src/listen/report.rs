@@ -66,6 +66,9 @@ fn log(health: &ListenHealth) {
         ListenState::Healthy | ListenState::Connecting => tracing::info!(backend, "listening for notifications"),
         ListenState::Degraded => tracing::error!(reason, "notifications do not reach the listener"),
         ListenState::Disconnected => tracing::warn!(reason, "the listener lost its connection; reconnecting"),
+        ListenState::Closed if matches!(health.reason, Some(ListenError::Panicked)) => {
+            tracing::error!(reason, "the listener has ended");
+        }
         ListenState::Closed => tracing::info!("the listener has shut down"),
     }
 }
@@ -74,6 +77,9 @@ impl Drop for Report {
     fn drop(&mut self) {
         self.shared.channels.close();
         self.update(|health| {
+            if std::thread::panicking() {
+                health.reason = Some(ListenError::Panicked);
+            }
             health.state = ListenState::Closed;
             health.server = None;
             health.delivery = Delivery::Unverified;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +19,10 @@ use super::probe::{Probe, ProbeOutcome};
 use super::reconcile::Reconciler;
 use super::shared::SharedListener;
 use super::worker::{NotifyRequest, Worker};
-use crate::pg::config::ListenConfig;
+use crate::event::foreign;
+use crate::pg::config::{ConfigError, ListenConfig};
 use crate::pg::connect::{Connected, connect};
+use crate::pg::deadline::deadline_in;
 use crate::pg::quote::push_literal;
 use crate::pg::server_error::ServerError;
 
@@ -57,7 +60,14 @@ impl Session {
         source: &ConfigSource,
         shared: Arc<SharedListener>,
     ) -> Result<Self, ListenError> {
-        let config = source()?.with_defaults(settings.application_name.as_deref());
+        // Foreign code, whose panic is a failed attempt like its error.
+        let config = catch_unwind(AssertUnwindSafe(|| source())).unwrap_or_else(|panic| {
+            let message = foreign::message_of(panic);
+            Err(ConfigError::new(format!(
+                "the function that returns the connection options panicked: {message}"
+            )))
+        });
+        let config = config?.with_defaults(settings.application_name.as_deref());
         let connecting = Self::open(settings, config, shared);
         let after = settings.connect_timeout;
         let timed_out = |_| ListenError::Timeout {
@@ -124,7 +134,7 @@ impl Session {
             probe: Probe::new(settings, config, server.pooled),
             server,
             reconciler: Reconciler::default(),
-            next_heartbeat: Instant::now() + settings.heartbeat_interval,
+            next_heartbeat: deadline_in(settings.heartbeat_interval),
             established_at: None,
             awaiting_probe: false,
             timeouts,
@@ -255,7 +265,7 @@ impl Session {
             .await
             .map_err(to_lost)?;
         worker.shared.count(|stats| stats.heartbeats += 1);
-        self.next_heartbeat = Instant::now() + worker.settings.heartbeat_interval;
+        self.next_heartbeat = deadline_in(worker.settings.heartbeat_interval);
         // Behind a pooler in transaction mode, another backend may have answered.
         if self.probe.has_failed() {
             return Ok(());

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use super::deadline::scaled;
+
 /// The delays between a listener's attempts to connect: exponential back-off with full jitter.
 ///
 /// Each delay is random between zero and a limit. The limit doubles with each failure, from 25 ms up to `max_delay`, or up to
 /// `long_outage_max_delay` once the outage has lasted for `long_outage_after`. After errors that only a person can fix (a wrong
 /// password), each delay is random between half of `long_outage_max_delay` and all of it. No delay is shorter than
-/// 10 ms.
+/// 10 ms. Range: any; `Duration::MAX` is allowed.
 ///
 /// ```
 /// use doorbell::listen::{Backoff, ListenMultiplexer};
@@ -43,7 +45,7 @@ impl Backoff {
     /// The delay before the next attempt, after `failures` earlier ones in an outage of this length. `random` is between 0 and 1.
     pub(crate) fn delay(&self, failures: u32, outage: Duration, needs_intervention: bool, random: f64) -> Duration {
         let delay = if needs_intervention {
-            self.long_outage_max_delay.mul_f64(0.5 + random / 2.0)
+            scaled(self.long_outage_max_delay, 0.5 + random / 2.0)
         } else if outage < self.long_outage_after {
             full_jitter(FIRST_LIMIT, self.max_delay, failures, random)
         } else {
@@ -85,12 +87,12 @@ impl Retry {
 /// A delay between zero and a limit that doubles with each failure, from `first` to `max`.
 fn full_jitter(first: Duration, max: Duration, failures: u32, random: f64) -> Duration {
     let doubled = first.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX));
-    doubled.min(max).mul_f64(random)
+    scaled(doubled.min(max), random)
 }
 
 /// Varies `interval` by up to a tenth in either direction.
 pub(crate) fn jittered(interval: Duration) -> Duration {
-    interval.mul_f64(0.9 + 0.2 * fastrand::f64())
+    scaled(interval, 0.9 + 0.2 * fastrand::f64())
 }
 
 #[cfg(test)]
@@ -109,6 +111,22 @@ mod tests {
         assert_eq!(backoff.delay(9, Duration::ZERO, false, 0.0), MIN_DELAY);
         assert_eq!(backoff.delay(0, Duration::ZERO, true, 0.0), Duration::from_millis(2500));
         assert_eq!(backoff.delay(0, Duration::ZERO, true, 1.0), Duration::from_secs(5));
+    }
+
+    #[test]
+    fn the_longest_settings_do_not_overflow() {
+        let longest = Backoff {
+            max_delay: Duration::MAX,
+            long_outage_after: Duration::MAX,
+            long_outage_max_delay: Duration::MAX,
+        };
+        for failures in [0, 31, u32::MAX] {
+            for random in [0.0, 1.0] {
+                let _ = longest.delay(failures, Duration::ZERO, false, random);
+                let _ = longest.delay(failures, Duration::MAX, true, random);
+            }
+        }
+        let _ = jittered(Duration::MAX);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::config::ListenConfig;
+use super::deadline::deadline_in;
 use super::server_error::ServerError;
 
 /// The half of tokio-postgres's connection that does the I/O.
@@ -66,7 +67,7 @@ pub(crate) fn hosts(config: &Config) -> Vec<Address> {
 /// Opens a session on the first host that accepts it and meets `target_session_attrs`. If the time limit passes before the last address is
 /// tried, so does this; the caller limits that one.
 pub(crate) async fn connect(config: &ListenConfig, limit: Duration) -> Result<Connected, ServerError> {
-    let deadline = Instant::now() + limit;
+    let deadline = deadline_in(limit);
     let options = without_hosts(&config.postgres);
     let is_random = config.postgres.get_load_balance_hosts() == LoadBalanceHosts::Random;
     let mut hosts = hosts(&config.postgres);

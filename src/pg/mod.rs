@@ -1,8 +1,9 @@
-//! Shared by everything that talks to Postgres: connection options, pooled connections, back-off, quoting and errors.
+//! Shared by everything that talks to Postgres: connection options, pooled connections, back-off, deadlines, quoting and errors.
 
 pub(crate) mod backoff;
 pub(crate) mod config;
 pub(crate) mod connect;
+pub(crate) mod deadline;
 pub(crate) mod login;
 pub(crate) mod quote;
 pub(crate) mod server_choice;

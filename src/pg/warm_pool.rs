@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::config::{ConfigError, ConnectionString};
+use super::deadline::deadline_in;
 use super::login::{LoginGate, LoginRefused};
 use super::server_choice::ServerChoice;
 use super::server_error::refuses_login;
@@ -43,6 +44,11 @@ const SCARCE_WAIT: Duration = Duration::from_millis(20);
 
 /// How long connections count as scarce after an operation got one that it did not have to open.
 const SCARCE_FOR: Duration = Duration::from_secs(1);
+
+/// The error of [`WarmPool::acquire`] outside a tokio runtime.
+#[derive(Debug, thiserror::Error)]
+#[error("a connection is needed outside a tokio runtime")]
+pub(crate) struct NoRuntime;
 
 /// A pool, and those of its connections that were just used.
 pub(crate) struct WarmPool {
@@ -168,7 +174,12 @@ impl WarmPool {
     /// While the server refuses connections, the pool retries with delays that double up to a fifth of its timeout, so it may
     /// notice only seconds later that an outage is over. [`on_reconnect`](Self::on_reconnect) restarts these attempts. A login that the server
     /// has refused is not attempted again before a back-off has passed: until then, this returns the same [`LoginRefused`].
+    ///
+    /// Outside a tokio runtime, the error is a [`NoRuntime`]: sqlx would panic, and again when its pool is dropped.
     pub(crate) async fn acquire(&self) -> Result<PooledConnection, sqlx::Error> {
+        if Handle::try_current().is_err() {
+            return Err(sqlx::Error::Configuration(NoRuntime.into()));
+        }
         let (_waiter, is_scarce) = {
             let mut warm = self.warm.lock();
             if let Some(connection) = warm.take() {
@@ -178,7 +189,7 @@ impl WarmPool {
             let is_scarce = warm.scarce_until.is_some_and(|until| Instant::now() < until);
             (WaiterGuard(&self.warm), is_scarce)
         };
-        let deadline = Instant::now() + self.pool.options().get_acquire_timeout();
+        let deadline = deadline_in(self.pool.options().get_acquire_timeout());
         if is_scarce
             && self.pool.num_idle() == 0
             && let Ok(connection) = timeout(SCARCE_WAIT, self.handed_over()).await

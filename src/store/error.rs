@@ -107,6 +107,17 @@ pub enum StoreError {
         /// The server's message.
         reason: String,
     },
+    /// The store's code panicked; the panic hook has reported where. A write that was in progress may or may not
+    /// have happened. The bus repeats its own calls; fix the store.
+    #[error("the store panicked: {message}")]
+    Panicked {
+        /// The message of the panic.
+        message: String,
+    },
+    /// The method was polled outside a tokio runtime. Nothing was written.
+    #[cfg(feature = "postgres")]
+    #[error("the store's methods must be polled inside a tokio runtime; nothing was written")]
+    NoRuntime,
     /// Any other error.
     #[error("the store failed: {0}")]
     Other(#[source] Arc<dyn std::error::Error + Send + Sync>),

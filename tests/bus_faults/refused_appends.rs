@@ -1,17 +1,13 @@
 //! Appends that the store refuses, whatever the event.
 
-use std::fmt;
-use std::sync::{Arc, Mutex};
-
 use doorbell::bus::{BusError, BusState, DistributedBus, StreamEvent as _};
 use doorbell::store::StoreError;
 use testkit::within::within;
 use throwaway_postgres::Database;
-use tracing::field::{Field, Visit};
+use tracing::Level;
 use tracing::instrument::WithSubscriber as _;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::bus_support::log_lines::LogLines;
 use crate::bus_support::{bus, event, note, until, until_health};
 
 /// Makes every append fail with this SQLSTATE, as a server that lacks a resource does.
@@ -36,42 +32,6 @@ async fn append(bus: &DistributedBus) -> Result<u64, StoreError> {
     }
 }
 
-/// Counts warnings.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("doorbell::bus") && *metadata.level() <= Level::WARN
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields(String::new());
-        event.record(&mut fields);
-        self.0.lock().unwrap().push(fields.0);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-struct Fields(String);
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0 += &format!("{}={value:?} ", field.name());
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p34_a_bus_whose_appends_are_refused_is_read_only_until_one_succeeds() {
     let database = Database::fresh().unwrap();
@@ -82,21 +42,19 @@ async fn p34_a_bus_whose_appends_are_refused_is_read_only_until_one_succeeds() {
     // Full disk; too many connections; out of memory; read-only; no right; statement and transaction timeout.
     for sqlstate in ["53100", "53300", "53200", "25006", "42501", "57014", "25P04"] {
         until(&here, BusState::Live).await;
-        let warnings = Warnings::default();
+        let lines = LogLines::default();
         refuse(&database, sqlstate);
         async {
             for _ in 0..5 {
                 append(&here).await.unwrap_err();
             }
         }
-        .with_subscriber(warnings.clone())
+        .with_subscriber(lines.clone())
         .await;
         let health = here.health();
         assert_eq!(health.state, BusState::ReadOnly, "{sqlstate}: {health:?}");
         assert!(health.reason.is_some(), "{sqlstate}");
-        let warnings = warnings.0.lock().unwrap().clone();
-        let of_state: Vec<_> = warnings.iter().filter(|line| line.contains("state changed")).collect();
-        assert_eq!(of_state.len(), 1, "{sqlstate}: {warnings:?}");
+        assert_eq!(lines.take_state_changes(), [Level::WARN], "{sqlstate}");
         assert_eq!(there.health().state, BusState::Live, "only this bus has tried");
         allow(&database);
         append(&here).await.unwrap();

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use doorbell::bus::{BusError, BusEvent, DistributedBus, EventBus as _};
-use doorbell::store::PostgresStore;
+use doorbell::bus::{BusError, BusEvent, DistributedBus, EventBus as _, FleetEvent};
+use doorbell::listen::ListenError;
+use doorbell::store::{PostgresStore, Store as _, StoreError};
 use testkit::within::LIMIT;
 use throwaway_postgres::Database;
 
@@ -43,6 +44,45 @@ fn a_bus_made_outside_a_runtime_waits_for_one() {
         expect(&mut all, "agent-1", 1..=1).await;
         expect(&mut one, "agent-1", 1..=1).await;
     });
+}
+
+/// Nothing panics, and nothing is written.
+#[test]
+fn p42_the_store_and_the_listener_outside_a_runtime_return_a_typed_error() {
+    let database = Database::fresh().unwrap();
+    let runtime = runtime();
+    let (store, listener) = runtime.block_on(async {
+        let listener = doorbell::listen::ListenMultiplexer::connect(&database.url()).await;
+        (crate::bus_support::store(&database.url()).await, listener.unwrap())
+    });
+    let is_refused = |error: StoreError| assert!(matches!(error, StoreError::NoRuntime), "{error}");
+    smol::block_on(async {
+        is_refused(
+            PostgresStore::<FleetEvent>::connect(&database.url())
+                .await
+                .map(drop)
+                .unwrap_err(),
+        );
+        is_refused(store.migrate().await.unwrap_err());
+        is_refused(store.check_migrated().await.unwrap_err());
+        is_refused(store.high_water("a").await.unwrap_err());
+        is_refused(store.high_waters(&["a".into()]).await.unwrap_err());
+        is_refused(store.replay("a", 0, 1).await.unwrap_err());
+        is_refused(store.changed_since(None, 1).await.unwrap_err());
+        is_refused(store.event_ids(&[("a".into(), 1)]).await.unwrap_err());
+        is_refused(store.append(note("a", "hello")).await.unwrap_err());
+        is_refused(
+            store
+                .append_batch(vec![note("a", "hello"), note("b", "hello")])
+                .await
+                .unwrap_err(),
+        );
+        is_refused(store.trim("a", 1).await.unwrap_err());
+        is_refused(store.keep_last(1).await.unwrap_err());
+        assert!(matches!(listener.subscribe("a").await, Err(ListenError::NoRuntime)));
+        assert!(matches!(listener.notify("a", "x").await, Err(ListenError::NoRuntime)));
+    });
+    assert_eq!(runtime.block_on(store.high_water("a")).unwrap(), 0);
 }
 
 /// Concurrent first calls on a bus that was created outside a runtime all succeed.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod log_lines;
 pub(crate) mod progress;
 pub(crate) mod writer;
 

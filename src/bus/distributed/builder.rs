@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sqlx::PgPool;
 
+use super::guarded_store::GuardedStore;
 use super::head_checks::HeadChecks;
 use super::health::HealthTracker;
 use super::history_reader::HistoryReader;
@@ -138,14 +139,15 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
     }
 
     /// Sets the interval of sweeps while the bus receives notifications. It bounds the delay of an event whose notification was lost, for
-    /// example because its publisher died after the commit. Default: 5 s. Range: at least 10 ms. Jitter: a tenth of the interval.
+    /// example because its publisher died after the commit. Default: 5 s. Range: at least 10 ms; `Duration::MAX` means never. Jitter: a tenth
+    /// of the interval.
     pub fn sweep_interval(mut self, interval: Duration) -> Self {
         self.settings.sweep_interval = interval;
         self
     }
 
-    /// Sets the interval of sweeps while the bus receives no notifications. Default: 250 ms. Range: at least 10 ms. Jitter: a tenth of the
-    /// interval.
+    /// Sets the interval of sweeps while the bus receives no notifications. Default: 250 ms. Range: at least 10 ms; `Duration::MAX` means
+    /// never. Jitter: a tenth of the interval.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.settings.poll_interval = interval;
         self
@@ -203,11 +205,18 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
                 Work::Sweep => wakeups.sweeper.notify_one(),
             })
         };
-        let history = HistoryReader::new(Arc::clone(&self.store), Arc::clone(&runtime), Arc::clone(&counters));
+        let health = Arc::new(HealthTracker::new(Arc::clone(&counters)));
+        let store: Arc<dyn Store<E>> = Arc::new(GuardedStore(self.store));
+        let history = HistoryReader::new(
+            Arc::clone(&store),
+            Arc::clone(&runtime),
+            Arc::clone(&counters),
+            Arc::clone(&health),
+        );
         let shared = Arc::new(SharedBus {
             hub: Arc::new(Hub::new(self.hub, Arc::clone(&counters), wakeup)),
             history: HistoryCache::new(Arc::new(history), KEEP_HISTORY),
-            store: self.store,
+            store,
             notify_queue: NotifyQueue::new(self.hub.pending_streams, Arc::clone(&counters)),
             counters,
             settings: self.settings,
@@ -217,7 +226,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
                 .map_or_else(OnceLock::new, OnceLock::from),
             notify_url: self.notify_url,
             runtime,
-            health: HealthTracker::new(),
+            health,
             wakeups,
             head_checks: HeadChecks::default(),
             watermark: tokio::sync::Mutex::new(None),

@@ -1,13 +1,16 @@
 //! The health of the bus.
 
 use std::mem::discriminant;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::store_operation::{OperationReport, StoreOperation};
 use crate::bus::BusError;
+use crate::bus::stats::Counters;
 use crate::store::StoreError;
 
 /// What the bus can currently do.
@@ -29,9 +32,11 @@ pub enum BusState {
     /// lies in the store, for example a full disk. Events of other processes arrive as in `Live` or `Polling`. Ends with the first append
     /// that succeeds, or with a new listening connection.
     ReadOnly,
-    /// The store does not answer: no events arrive until it does. No events are lost.
+    /// An operation of the bus on the store fails, such as its reads or its sweeps, and is repeated: some or all events do not arrive
+    /// until it succeeds. [`BusHealth::failing`] says which. No events are lost.
     Down,
-    /// The bus is shut down. This state is final.
+    /// The bus is shut down, by the application, with its runtime, or because one of its tasks panicked: then there is a reason. This
+    /// state is final.
     Closed,
 }
 
@@ -58,6 +63,9 @@ pub struct BusHealth {
     pub since: SystemTime,
     /// Why the bus is not [`Live`](BusState::Live).
     pub reason: Option<BusError>,
+    /// The operations on the store that currently fail, in the order in which they began to. Usually they all fail; only some do if a
+    /// right is missing, for example.
+    pub failing: Vec<StoreOperation>,
     /// When an event was last delivered to a subscription of this process.
     pub last_delivery: Option<SystemTime>,
     /// The time from append to delivery of the last event that was read from the store: the append by the server's clock, the delivery
@@ -71,11 +79,20 @@ pub struct BusHealth {
     pub unpersisted: u64,
 }
 
+/// An operation on the store that fails.
+struct Failing {
+    /// Identifies its report.
+    id: u64,
+    operation: StoreOperation,
+    error: StoreError,
+}
+
 /// The last answers of the store and of the listening connection.
 #[derive(Default)]
 struct Answers {
     store_answered: bool,
-    store: Option<BusError>,
+    /// In the order in which they began to fail.
+    failing: Vec<Failing>,
     /// Whether the store has answered since notifications are received: before that it may have reached another server.
     store_confirmed: bool,
     listener_answered: bool,
@@ -88,6 +105,8 @@ struct Answers {
     /// Why the latest append failed, if the one before it failed as well, and the reasons lie in the store.
     append: Option<StoreError>,
     closed: bool,
+    /// Why the bus has shut down by itself.
+    failure: Option<BusError>,
 }
 
 /// The usage of the server's notification queue from which a NOTIFY must be expected to fail.
@@ -97,9 +116,9 @@ impl Answers {
     /// Returns the state and its reason. `None` if the next answer of the store decides.
     fn state(&self) -> Option<(BusState, Option<BusError>)> {
         Some(if self.closed {
-            (BusState::Closed, None)
-        } else if let Some(error) = &self.store {
-            (BusState::Down, Some(error.clone()))
+            (BusState::Closed, self.failure.clone())
+        } else if let Some(first) = self.failing.first() {
+            (BusState::Down, Some(first.error.clone().into()))
         } else if !self.store_answered || !self.listener_answered {
             (BusState::Starting, self.listener.clone())
         } else if self.listening && !self.store_confirmed {
@@ -113,6 +132,17 @@ impl Answers {
         } else {
             (BusState::Live, None)
         })
+    }
+
+    fn failing(&self) -> Vec<StoreOperation> {
+        let mut operations = Vec::new();
+        let append = self.append.as_ref().map(|_| StoreOperation::Append);
+        for operation in self.failing.iter().map(|failing| failing.operation).chain(append) {
+            if !operations.contains(&operation) {
+                operations.push(operation);
+            }
+        }
+        operations
     }
 }
 
@@ -132,6 +162,9 @@ fn is_reason_of_store(error: &StoreError) -> bool {
 /// Derives the health of the bus from what its tasks report.
 pub(super) struct HealthTracker {
     answers: Mutex<Answers>,
+    counters: Arc<Counters>,
+    /// The id of the next operation's report.
+    next_report: AtomicU64,
     /// Appends in a row that failed for a reason of the store. Changed while `answers` is locked.
     failed_appends: AtomicU32,
     health: watch::Sender<BusHealth>,
@@ -139,14 +172,17 @@ pub(super) struct HealthTracker {
 }
 
 impl HealthTracker {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(counters: Arc<Counters>) -> Self {
         Self {
             answers: Mutex::default(),
+            counters,
+            next_report: AtomicU64::new(0),
             failed_appends: AtomicU32::new(0),
             health: watch::Sender::new(BusHealth {
                 state: BusState::Starting,
                 since: SystemTime::now(),
                 reason: None,
+                failing: Vec::new(),
                 last_delivery: None,
                 last_latency: None,
                 notification_queue_usage: None,
@@ -227,16 +263,37 @@ impl HealthTracker {
         answers.append = None;
     }
 
-    pub(super) fn store_answered(&self) {
+    /// Returns the report of an operation that starts, or that a task repeats.
+    pub(super) fn report(self: &Arc<Self>, operation: StoreOperation) -> OperationReport {
+        // Relaxed: the ids only have to differ.
+        let id = self.next_report.fetch_add(1, Ordering::Relaxed);
+        OperationReport::new(Arc::clone(self), operation, id)
+    }
+
+    pub(super) fn store_answered(&self, report: u64) {
         self.update(|answers| {
             answers.store_answered = true;
             answers.store_confirmed = true;
-            answers.store = None;
+            answers.failing.retain(|failing| failing.id != report);
         });
     }
 
-    pub(super) fn store_failed(&self, error: BusError) {
-        self.update(|answers| answers.store = Some(error));
+    pub(super) fn store_failed(&self, report: u64, operation: StoreOperation, error: StoreError) {
+        self.counters.failed_reads.add(1);
+        self.update(
+            |answers| match answers.failing.iter_mut().find(|failing| failing.id == report) {
+                Some(failing) => failing.error = error,
+                None => answers.failing.push(Failing {
+                    id: report,
+                    operation,
+                    error,
+                }),
+            },
+        );
+    }
+
+    pub(super) fn store_not_asked(&self, report: u64) {
+        self.update(|answers| answers.failing.retain(|failing| failing.id != report));
     }
 
     pub(super) fn listener(&self, listening: bool, reason: Option<BusError>) {
@@ -251,8 +308,11 @@ impl HealthTracker {
         });
     }
 
-    pub(super) fn closed(&self) {
-        self.update(|answers| answers.closed = true);
+    pub(super) fn closed(&self, failure: Option<BusError>) {
+        self.update(|answers| {
+            answers.closed = true;
+            answers.failure = failure;
+        });
     }
 
     fn update(&self, change: impl FnOnce(&mut Answers)) {
@@ -264,20 +324,29 @@ impl HealthTracker {
             let Some((state, reason)) = answers.state() else {
                 return false;
             };
+            let failing = answers.failing();
             drop(answers);
-            let is_same = health.state == state && is_same_reason(health.reason.as_ref(), reason.as_ref());
+            let is_same = health.state == state
+                && health.failing == failing
+                && is_same_reason(health.reason.as_ref(), reason.as_ref());
             if is_same {
                 return false;
             }
-            changed_from = Some((health.state, health.reason.take(), state, reason.clone()));
+            changed_from = Some((
+                health.state,
+                health.reason.take(),
+                state,
+                reason.clone(),
+                failing.clone(),
+            ));
             if health.state != state {
                 health.since = SystemTime::now();
             }
-            (health.state, health.reason) = (state, reason);
+            (health.state, health.reason, health.failing) = (state, reason, failing);
             true
         });
         // A log's code may call the bus, so no lock is held here.
-        let Some((from, old_reason, to, reason)) = changed_from else {
+        let Some((from, old_reason, to, reason, failing)) = changed_from else {
             return;
         };
         let is_new_kind = match (&old_reason, &reason) {
@@ -286,7 +355,7 @@ impl HealthTracker {
         };
         match reason {
             Some(reason) if from != to || is_new_kind => {
-                tracing::warn!(?from, ?to, %reason, "event bus state changed");
+                tracing::warn!(?from, ?to, %reason, ?failing, "event bus state changed");
             }
             None if from != to => tracing::info!(?from, ?to, "event bus state changed"),
             _ => {}

@@ -25,7 +25,6 @@ pub(super) async fn check<E: StreamEvent>(shared: &SharedBus<E>, cursors: &[Deli
             .map(|cursor| (Arc::clone(&cursor.stream.key), cursor.seq))
             .collect();
         let stored_ids = shared.store.event_ids(&places).await?;
-        shared.health.store_answered();
         for (cursor, stored) in chunk.iter().zip(stored_ids) {
             if cursor.seq == 0 || (stored.is_some() && stored == cursor.id) {
                 continue;

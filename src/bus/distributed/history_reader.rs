@@ -7,7 +7,9 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use tokio::sync::{Semaphore, oneshot};
 
+use super::health::HealthTracker;
 use super::runtime::Runtime;
+use super::store_operation::StoreOperation;
 use crate::bus::StreamEvent;
 use crate::bus::history_cache::HistorySource;
 use crate::bus::stats::Counters;
@@ -22,15 +24,22 @@ pub(super) struct HistoryReader<E: StreamEvent> {
     runtime: Arc<Runtime>,
     permits: Arc<Semaphore>,
     counters: Arc<Counters>,
+    health: Arc<HealthTracker>,
 }
 
 impl<E: StreamEvent> HistoryReader<E> {
-    pub(super) fn new(store: Arc<dyn Store<E>>, runtime: Arc<Runtime>, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn Store<E>>,
+        runtime: Arc<Runtime>,
+        counters: Arc<Counters>,
+        health: Arc<HealthTracker>,
+    ) -> Self {
         Self {
             store,
             runtime,
             permits: Arc::new(Semaphore::new(CONCURRENT_READS)),
             counters,
+            health,
         }
     }
 }
@@ -43,6 +52,7 @@ impl<E: StreamEvent> HistorySource<E> for HistoryReader<E> {
             Arc::clone(&self.permits),
             Arc::clone(&self.counters),
         );
+        let mut report = self.health.report(StoreOperation::History);
         let read = async move {
             let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_secs(1));
             loop {
@@ -57,19 +67,20 @@ impl<E: StreamEvent> HistorySource<E> for HistoryReader<E> {
                 };
                 match read {
                     Some(Ok(page)) => {
+                        report.succeeded();
                         let _ = answer.send(page);
                         return;
                     }
                     Some(Err(error)) => {
-                        counters.failed_reads.add(1);
                         tracing::debug!(stream = &*key, after, %error, "failed to read history, retrying");
+                        report.failed(error);
                         backoff.wait().await;
                     }
                     None => return,
                 }
             }
         };
-        self.runtime.spawn(read);
+        self.runtime.spawn("a read of history", read);
         Box::pin(async move { page.await.ok() })
     }
 }

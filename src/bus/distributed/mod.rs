@@ -1,6 +1,7 @@
 //! The event bus of a cluster. It delivers the events of a durable store, and learns of new ones from notifications.
 
 mod builder;
+mod guarded_store;
 mod head_checks;
 mod health;
 mod history_divergence;
@@ -11,6 +12,7 @@ pub(crate) mod notify_queue;
 mod reader;
 mod runtime;
 mod shared;
+mod store_operation;
 mod subscription_start;
 mod sweeper;
 mod wakeups;
@@ -24,6 +26,7 @@ use tokio::sync::watch;
 pub use self::builder::DistributedBusBuilder;
 pub use self::health::{BusHealth, BusState};
 use self::shared::{LAST_WORK, SharedBus};
+pub use self::store_operation::StoreOperation;
 use super::hub::Attached;
 use super::{BusError, BusStats, BusSubscription, EventBus, FleetEvent, StreamEvent, SubscribeOptions};
 use crate::listen::ListenState;
@@ -88,7 +91,7 @@ impl<E: StreamEvent> Drop for CloseOnDrop<E> {
             shared.deliver_pending().await;
             shared.close();
         };
-        if !self.0.runtime.spawn(task) {
+        if !self.0.runtime.spawn("the last delivery", task) {
             self.0.close();
         }
     }

@@ -45,7 +45,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>, listener: Lis
                 biased;
                 change = changes.changed() => match change {
                     Some(_) => break,
-                    None => return,
+                    None => return ended(&shared, &listener),
                 },
                 item = notifications.recv() => match item {
                     Some(ListenItem::Notification(notification)) => receive(&shared, notification.payload()),
@@ -62,10 +62,17 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>, listener: Lis
                         }
                         shared.hub.request_sweep();
                     }
-                    None => return,
+                    None => return ended(&shared, &listener),
                 },
             }
         }
+    }
+}
+
+/// The listener ends with the bus or its runtime, unless it has panicked: then the bus would stay without notifications.
+fn ended<E: StreamEvent>(shared: &SharedBus<E>, listener: &ListenMultiplexer) {
+    if let Some(reason @ ListenError::Panicked) = listener.health().reason {
+        shared.runtime.fail(reason.into());
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::SharedBus;
+use super::store_operation::StoreOperation;
 use crate::bus::StreamEvent;
 use crate::bus::hub::LateCheck;
 use crate::pg::backoff::Retry;
@@ -12,6 +13,7 @@ use crate::store::{ReplayRange, StoreError};
 
 pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
+    let mut report = shared.health.report(StoreOperation::Read);
     loop {
         // After a failover the next number may belong to another history than the delivered events.
         if shared.wakeups.needs_history_check() {
@@ -21,10 +23,12 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
         let checks = shared.hub.take_late_checks(shared.settings.streams_per_read);
         if !checks.is_empty() {
             match decide_late(&shared, &checks).await {
-                Ok(()) => backoff.reset(),
+                Ok(()) => {
+                    backoff.reset();
+                    report.succeeded();
+                }
                 Err(error) => {
-                    shared.counters.failed_reads.add(1);
-                    shared.health.store_failed(error.into());
+                    report.failed(error);
                     backoff.wait().await;
                 }
             }
@@ -32,6 +36,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
         }
         let reads = shared.hub.take_reads(shared.settings.streams_per_read);
         if reads.is_empty() {
+            report.not_due(); // the subscriptions whose reads failed are gone
             shared.wakeups.reader_idle.notify_waiters();
             shared.wakeups.reader.notified().await;
             continue;
@@ -48,15 +53,14 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
         let pages = match shared.store.replay_many(&ranges, shared.settings.page).await {
             Ok(pages) => pages,
             Err(error) => {
-                shared.counters.failed_reads.add(1);
-                shared.health.store_failed(error.into());
+                report.failed(error);
                 shared.hub.put_back(reads);
                 backoff.wait().await;
                 continue;
             }
         };
         backoff.reset();
-        shared.health.store_answered();
+        report.succeeded();
         // The connection may have been lost during the read, and another server may have answered it.
         if shared.wakeups.needs_history_check() || shared.wakeups.checks_requested() != checks_requested {
             shared.hub.put_back(reads);
@@ -88,7 +92,6 @@ async fn decide_late<E: StreamEvent>(shared: &SharedBus<E>, checks: &[LateCheck]
     let is_same_history = shared.wakeups.checks_requested() == checks_requested;
     match recent {
         Ok(recent) if is_same_history => {
-            shared.health.store_answered();
             for (check, recent) in checks.iter().zip(recent) {
                 shared.hub.decide_late(check, recent);
             }

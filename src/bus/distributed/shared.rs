@@ -47,7 +47,7 @@ pub(super) struct SharedBus<E: StreamEvent> {
     pub(super) notify_url: Option<String>,
     pub(super) runtime: Arc<Runtime>,
     pub(super) notify_queue: NotifyQueue,
-    pub(super) health: HealthTracker,
+    pub(super) health: Arc<HealthTracker>,
     pub(super) wakeups: Arc<Wakeups>,
     pub(super) head_checks: HeadChecks,
     /// Where the next sweep of all streams starts. Set while the hub has a baseline.
@@ -80,16 +80,20 @@ impl<E: StreamEvent> SharedBus<E> {
         }
         let listener = self.listener.get_or_init(|| listener);
         if let Ok(listener) = listener {
-            self.runtime
-                .spawn(notification_listener::run(Arc::clone(self), listener.clone()));
+            self.runtime.spawn(
+                "the listener's task",
+                notification_listener::run(Arc::clone(self), listener.clone()),
+            );
         }
-        self.runtime.spawn(subscription_start::run(Arc::clone(self)));
-        self.runtime.spawn(sweeper::run(Arc::clone(self)));
-        self.runtime.spawn(notifier::run(Arc::clone(self)));
+        self.runtime
+            .spawn("the start of subscriptions", subscription_start::run(Arc::clone(self)));
+        self.runtime.spawn("the sweeper", sweeper::run(Arc::clone(self)));
+        self.runtime.spawn("the notifier", notifier::run(Arc::clone(self)));
+        self.runtime.spawn("the reader", reader::run(Arc::clone(self)));
         let close_on_end = CloseOnEnd(Arc::clone(self));
-        self.runtime.spawn(async move {
-            let CloseOnEnd(shared) = &close_on_end;
-            reader::run(Arc::clone(shared)).await;
+        self.runtime.spawn("the end of the bus", async move {
+            let _close_on_end = close_on_end;
+            std::future::pending().await
         });
         Ok(())
     }
@@ -126,14 +130,14 @@ impl<E: StreamEvent> SharedBus<E> {
     pub(super) fn close(&self) {
         self.runtime.close();
         self.hub.close();
-        self.health.closed();
+        self.health.closed(self.runtime.failure());
         self.store.follow_server(None);
         #[cfg(feature = "metrics")]
         self.counters.report(); // includes what happened since the last sweep
     }
 }
 
-/// Closes the bus when the reader task ends, which is when the runtime shuts down.
+/// Closes the bus when its runtime shuts down, or one of its tasks has panicked.
 struct CloseOnEnd<E: StreamEvent>(Arc<SharedBus<E>>);
 
 impl<E: StreamEvent> Drop for CloseOnEnd<E> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::SharedBus;
+use super::store_operation::StoreOperation;
 use crate::bus::StreamEvent;
 use crate::listen::ListenState;
 use crate::pg::backoff::Retry;
@@ -18,15 +19,21 @@ const STREAMS_PER_QUERY: usize = 1000;
 
 pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     wait_for_listener(&shared).await;
+    let mut report = shared.health.report(StoreOperation::Start);
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
     loop {
         match start_subscriptions(&shared).await {
-            Ok(()) => {
+            Ok(asked) => {
                 backoff.reset();
+                if asked {
+                    report.succeeded();
+                } else {
+                    report.not_due(); // the subscriptions whose start failed are gone
+                }
                 shared.wakeups.subscription_start.notified().await;
             }
             Err(error) => {
-                shared.health.store_failed(error.into());
+                report.failed(error);
                 backoff.wait().await;
             }
         }
@@ -41,36 +48,39 @@ async fn wait_for_listener<E: StreamEvent>(shared: &SharedBus<E>) {
     let _ = tokio::time::timeout(LISTEN_TIMEOUT, answered).await; // subscriptions start in either case
 }
 
-async fn start_subscriptions<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreError> {
-    check_heads(shared).await?;
+/// Returns whether the store had to be asked for anything.
+async fn start_subscriptions<E: StreamEvent>(shared: &SharedBus<E>) -> Result<bool, StoreError> {
+    let mut asked = check_heads(shared).await?;
     if shared.hub.needs_baseline() {
         set_baseline(shared).await?;
+        asked = true;
     }
     loop {
         let streams = shared.hub.unstarted(STREAMS_PER_QUERY);
         if streams.is_empty() {
-            return Ok(());
+            return Ok(asked);
         }
         let keys: Vec<_> = streams.iter().map(|stream| Arc::clone(&stream.key)).collect();
         let high_waters = shared.store.high_waters(&keys).await?;
-        shared.health.store_answered();
+        asked = true;
         let started = shared.hub.start(streams.into_iter().zip(high_waters));
         shared.hub.signal(started);
         shared.wakeups.reader.notify_one(); // notifications may have come before the start
     }
 }
 
-/// Finds events without a notification in streams whose history a new subscription reads.
-async fn check_heads<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreError> {
+/// Finds events without a notification in streams whose history a new subscription reads. Returns whether there were any.
+async fn check_heads<E: StreamEvent>(shared: &SharedBus<E>) -> Result<bool, StoreError> {
+    let mut asked = false;
     loop {
         let streams = shared.head_checks.take(STREAMS_PER_QUERY);
         if streams.is_empty() {
-            return Ok(());
+            return Ok(asked);
         }
+        asked = true;
         let keys: Vec<_> = streams.iter().map(|stream| Arc::clone(&stream.key)).collect();
         match shared.store.high_waters(&keys).await {
             Ok(high_waters) => {
-                shared.health.store_answered();
                 for (key, high_water) in keys.iter().zip(high_waters) {
                     shared.hub.report_high_water(key, high_water);
                 }
@@ -93,12 +103,10 @@ async fn set_baseline<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), Store
     let mut next = None;
     loop {
         let Some(changes) = shared.store.changed_since(next.as_ref(), STREAMS_PER_QUERY).await? else {
-            shared.health.store_answered();
             let started = shared.hub.set_baseline(None);
             shared.hub.signal(started);
             return Ok(());
         };
-        shared.health.store_answered();
         for stream in changes.streams {
             listing.insert(stream.stream_key, stream.high_water);
         }

@@ -8,8 +8,10 @@ use tokio::time::{Instant, timeout};
 
 use super::history_divergence;
 use super::shared::SharedBus;
+use super::store_operation::StoreOperation;
 use crate::bus::StreamEvent;
 use crate::pg::backoff::{Retry, jittered};
+use crate::pg::deadline::deadline_in;
 use crate::store::StoreError;
 
 /// The maximum number of streams in one query.
@@ -22,6 +24,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     #[cfg(feature = "metrics")]
     crate::bus::stats::Counters::describe();
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
+    let mut report = shared.health.report(StoreOperation::Sweep);
     let mut due = Instant::now();
     // Every client of the database can request a sweep, so at most one per interval comes early.
     let mut may_come_early = true;
@@ -39,15 +42,17 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
         match sweep(&shared, check_history).await {
             Ok(()) => {
                 backoff.reset();
+                report.succeeded();
+                check_notify(&shared).await;
                 let interval = if shared.is_listening() && shared.health.can_notify() {
                     shared.settings.sweep_interval
                 } else {
                     shared.settings.poll_interval
                 };
-                due = Instant::now() + jittered(interval);
+                due = deadline_in(jittered(interval));
             }
             Err(error) => {
-                shared.health.store_failed(error.into());
+                report.failed(error);
                 due = Instant::now();
                 backoff.wait().await;
             }
@@ -94,14 +99,12 @@ async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Re
     history_divergence::remember_ids(shared, &shared.hub.cursors(true)).await?;
     shared.wakeups.reader.notify_one();
     shared.wakeups.subscription_start.notify_one();
-    check_notify(shared).await;
     Ok(())
 }
 
 /// Returns the streams' high-water marks, and has the hub remember what the store shows.
 async fn high_waters<E: StreamEvent>(shared: &SharedBus<E>, keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
     let (high_waters, watermark) = shared.store.high_waters_at(keys).await?;
-    shared.health.store_answered();
     if let Some(watermark) = watermark {
         shared.hub.on_watermark(watermark);
     }

@@ -108,7 +108,7 @@ impl<E> PostgresStoreBuilder<E> {
     ///
     /// This applies only to the store's own statements; the session's `lock_timeout` is left unchanged.
     ///
-    /// Default: 5 s. Range: 1 ms to 24 days.
+    /// Default: 5 s. Range: 1 ms to 24 days; values beyond count as the limit.
     ///
     /// ```
     /// use std::time::Duration;
@@ -131,7 +131,7 @@ impl<E> PostgresStoreBuilder<E> {
     /// This detects a frozen server and a dead network path; the next statement uses another connection. For appends and trims,
     /// the lock timeout is added. Statements in a caller's transaction and [`migrate`](PostgresStore::migrate) have no limit.
     ///
-    /// Default: 10 s.
+    /// Default: 10 s. Range: at least 1 ms, and less counts as that; `Duration::MAX` means no limit.
     ///
     /// ```
     /// use std::time::Duration;
@@ -214,7 +214,7 @@ impl<E> PostgresStoreBuilder<E> {
                 connections,
                 primary: Primary::default(),
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),
-                response_timeout: self.response_timeout,
+                response_timeout: self.response_timeout.max(Duration::from_millis(1)),
                 channel: self.channel.unwrap_or_else(|| channel::of_schema(schema.name())),
                 transaction_pooler: self.transaction_pooler,
                 schema,
@@ -235,7 +235,7 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError::Unavailable`] if no server can be reached within 5 s. Immediately returns [`StoreError::LoginRefused`]
+    /// Returns [`StoreError::NoRuntime`] outside a tokio runtime, and [`StoreError::Unavailable`] if no server can be reached within 5 s. Immediately returns [`StoreError::LoginRefused`]
     /// if a server refuses the user or the database, and [`StoreError::Other`] if `url` is invalid.
     ///
     /// ```no_run
@@ -248,6 +248,7 @@ impl<E: StreamEvent> PostgresStoreBuilder<E> {
     /// # }
     /// ```
     pub async fn connect(self, url: &str) -> Result<PostgresStore<E>, StoreError> {
+        tokio::runtime::Handle::try_current().map_err(|_| StoreError::NoRuntime)?;
         let connection_string: ConnectionString = url.parse().map_err(|error: ConfigError| StoreError::other(error))?;
         let options = PgPoolOptions::new()
             .max_connections(POOL_SIZE)

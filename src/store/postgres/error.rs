@@ -5,6 +5,7 @@ use sqlx::postgres::PgDatabaseError;
 
 use super::schema::Schema;
 use crate::pg::login::LoginRefused;
+use crate::pg::warm_pool::NoRuntime;
 use crate::store::StoreError;
 
 /// SQLSTATEs that `migrations/0002_append.sql` raises.
@@ -93,6 +94,7 @@ pub(super) fn store_error(error: sqlx::Error, schema: &Schema, operation: Operat
         | sqlx::Error::Protocol(_) => StoreError::Unavailable {
             reason: error.to_string(),
         },
+        sqlx::Error::Configuration(reason) if reason.is::<NoRuntime>() => StoreError::NoRuntime,
         _ => StoreError::other(error),
     }
 }

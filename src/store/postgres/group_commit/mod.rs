@@ -24,7 +24,7 @@ use self::append_queue::{QueuedAppend, StreamBatch};
 use super::PostgresStore;
 use super::encode::EncodedEvent;
 use super::execute::only_row;
-use crate::event::StreamEvent;
+use crate::event::{StreamEvent, foreign};
 use crate::pg::warm_pool::PooledConnection;
 use crate::store::StoreError;
 use crate::store::record_metadata::RecordMetadata;
@@ -52,12 +52,16 @@ impl<E: StreamEvent> PostgresStore<E> {
             reason: reason.to_owned(),
         };
         let shut_down = || unavailable("the runtime shut down before the append finished");
-        let runtime =
-            Handle::try_current().map_err(|_| unavailable("appending to Postgres requires a running tokio runtime"))?;
+        let runtime = Handle::try_current().map_err(|_| StoreError::NoRuntime)?;
         // In a task of its own: other appends may wait for this one, and the caller may drop its future or stop polling it.
         if let Some(direct_append) = self.try_direct_append(stream_key) {
             let task = runtime.spawn(direct_append.run(event));
-            return task.await.map_err(|_| shut_down())?;
+            return task.await.map_err(|error| match error.try_into_panic() {
+                Ok(panic) => StoreError::Panicked {
+                    message: foreign::message_of(panic),
+                },
+                Err(_) => shut_down(),
+            })?;
         }
         let (reply, replied) = oneshot::channel();
         let append = QueuedAppend { event, reply };

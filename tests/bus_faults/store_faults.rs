@@ -1,0 +1,322 @@
+//! A store some of whose operations fail or panic, while the others work.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use doorbell::bus::{
+    BusError, BusEvent, BusHealth, BusState, BusSubscription, DistributedBus, EventBus as _, FleetEvent, StoreOperation,
+};
+use doorbell::store::{Changes, EventId, Page, PostgresStore, Record, ReplayRange, Store, StoreError, Watermark};
+use testkit::within::{eventually, within};
+use throwaway_postgres::Database;
+use tracing::Level;
+
+use crate::bus_support::log_lines::LogLines;
+use crate::bus_support::{LISTENER, bus, event, expect, listener, note, store, until, until_health};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    Error,
+    Panic,
+    PanicOnce,
+}
+
+/// A store whose methods fail on request.
+struct FaultyStore {
+    inner: Arc<PostgresStore>,
+    faults: Mutex<HashMap<&'static str, Fault>>,
+}
+
+impl FaultyStore {
+    async fn new(url: &str) -> Arc<Self> {
+        Arc::new(Self {
+            inner: store(url).await,
+            faults: Mutex::default(),
+        })
+    }
+
+    fn set(&self, method: &'static str, fault: Fault) {
+        self.faults.lock().unwrap().insert(method, fault);
+    }
+
+    fn repair(&self) {
+        self.faults.lock().unwrap().clear();
+    }
+
+    fn has_panicked(&self) -> bool {
+        self.faults.lock().unwrap().is_empty()
+    }
+
+    fn call(&self, method: &str) -> Result<(), StoreError> {
+        let fault = {
+            let mut faults = self.faults.lock().unwrap();
+            let fault = faults.get(method).copied();
+            if fault == Some(Fault::PanicOnce) {
+                faults.remove(method);
+            }
+            fault
+        };
+        match fault {
+            None => Ok(()),
+            Some(Fault::Error) => Err(StoreError::other("a planted error")),
+            Some(Fault::Panic | Fault::PanicOnce) => panic!("a planted panic"),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn append(&self, event: FleetEvent) -> Result<FleetEvent, StoreError> {
+        self.call("append")?;
+        self.inner.append(event).await
+    }
+
+    async fn append_record(&self, event: FleetEvent) -> Result<Record<FleetEvent>, StoreError> {
+        self.call("append")?;
+        self.inner.append_record(event).await
+    }
+
+    async fn replay(&self, stream_key: &str, after: u64, limit: usize) -> Result<Page<FleetEvent>, StoreError> {
+        self.call("replay")?;
+        self.inner.replay(stream_key, after, limit).await
+    }
+
+    async fn replay_many(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<FleetEvent>>, StoreError> {
+        self.call("replay_many")?;
+        self.inner.replay_many(ranges, limit).await
+    }
+
+    async fn high_water(&self, stream_key: &str) -> Result<u64, StoreError> {
+        self.call("high_waters")?;
+        self.inner.high_water(stream_key).await
+    }
+
+    async fn high_waters(&self, stream_keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
+        self.call("high_waters")?;
+        self.inner.high_waters(stream_keys).await
+    }
+
+    async fn changed_since(&self, since: Option<&Watermark>, limit: usize) -> Result<Option<Changes>, StoreError> {
+        self.call("changed_since")?;
+        self.inner.changed_since(since, limit).await
+    }
+
+    async fn event_ids(&self, positions: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {
+        self.call("event_ids")?;
+        self.inner.event_ids(positions).await
+    }
+}
+
+/// A bus over a faulty store, which sweeps every 20 ms, and another process's bus.
+struct Rig {
+    database: Database,
+    faulty: Arc<FaultyStore>,
+    bus: DistributedBus,
+    there: DistributedBus,
+    all: BusSubscription,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let database = Database::fresh().unwrap();
+        let faulty = FaultyStore::new(&database.url()).await;
+        let bus = start(&database, &faulty).await;
+        let there = bus_elsewhere(&database).await;
+        let all = within("ready", bus.subscribe_all_ready()).await.unwrap();
+        Self {
+            database,
+            faulty,
+            bus,
+            there,
+            all,
+        }
+    }
+
+    /// Plants a fault, and gives every operation something to do: an event of the other process, a new subscription that reads the
+    /// history of `stream`, and an append. Returns that subscription's first item. Two events are then due to the subscription to all.
+    async fn break_and_use(
+        &mut self,
+        stream: &str,
+        method: &'static str,
+        fault: Fault,
+    ) -> tokio::task::JoinHandle<Option<BusEvent>> {
+        self.append_elsewhere(stream).await;
+        self.receive(1).await;
+        self.faulty.set(method, fault);
+        self.append_elsewhere(&format!("{stream} elsewhere")).await;
+        let mut history = self.bus.subscribe_from(stream, 0);
+        let history = tokio::spawn(async move { history.recv().await });
+        self.append(&format!("{stream} here")).await;
+        history
+    }
+
+    async fn append_elsewhere(&self, stream: &str) {
+        let appended = self.there.append_and_publish(note(stream, "elsewhere"));
+        within("an append elsewhere", appended).await.unwrap();
+    }
+
+    async fn append(&self, stream: &str) {
+        let appended = self.bus.append_and_publish(note(stream, "here"));
+        within("an append", appended).await.unwrap();
+    }
+
+    /// Receives this many events.
+    async fn receive(&mut self, count: usize) {
+        for _ in 0..count {
+            event(&mut self.all).await;
+        }
+    }
+}
+
+async fn start(database: &Database, faulty: &Arc<FaultyStore>) -> DistributedBus {
+    DistributedBus::builder(faulty.clone())
+        .url(&database.url())
+        .listen(listener(&database.url()))
+        .sweep_interval(Duration::from_millis(20))
+        .connect()
+        .await
+        .unwrap()
+}
+
+async fn bus_elsewhere(database: &Database) -> DistributedBus {
+    bus(&database.url()).await
+}
+
+/// Which operations fail while a method of the store does.
+const OPERATIONS: [(&str, &[StoreOperation]); 4] = [
+    ("replay_many", &[StoreOperation::Read]),
+    ("replay", &[StoreOperation::History]),
+    ("high_waters", &[StoreOperation::Start, StoreOperation::Sweep]),
+    ("changed_since", &[StoreOperation::Sweep]),
+];
+
+fn is_down(health: &BusHealth, operations: &[StoreOperation]) -> bool {
+    health.state == BusState::Down
+        && health.failing.len() == operations.len()
+        && operations.iter().all(|operation| health.failing.contains(operation))
+}
+
+// On one thread, so that the subscriber gets the lines of all tasks.
+#[tokio::test]
+async fn p40_the_success_of_one_operation_hides_no_failure_of_another() {
+    let lines = LogLines::default();
+    let _subscriber = tracing::subscriber::set_default(lines.clone());
+    let mut rig = Rig::start().await;
+    for (method, operations) in OPERATIONS {
+        until(&rig.bus, BusState::Live).await;
+        until(&rig.there, BusState::Live).await; // logs, too
+        lines.take_state_changes();
+        let history = rig.break_and_use(method, method, Fault::Error).await;
+        until_health(&rig.bus, method, |health| is_down(health, operations)).await;
+        let before = rig.bus.stats();
+        for round in 0..5 {
+            rig.append(&format!("{method} {round}")).await;
+            let failed = rig.bus.stats().failed_reads;
+            // Each operation that works is used.
+            eventually("failures", || rig.bus.stats().failed_reads > failed).await;
+            drop(rig.bus.subscribe(&format!("another {method} {round}")));
+            let health = rig.bus.health();
+            assert!(is_down(&health, operations), "{method}: {health:?}");
+        }
+        assert!(rig.bus.stats().failed_reads >= before.failed_reads + 5);
+        rig.faulty.repair();
+        let health = until(&rig.bus, BusState::Live).await;
+        assert_eq!(health.failing, []);
+        within("the history", history).await.unwrap().unwrap();
+        rig.receive(7).await;
+        assert_eq!(lines.take_state_changes(), [Level::WARN, Level::INFO], "{method}");
+    }
+}
+
+/// A failure ends when nobody needs the operation any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p40_an_operation_that_is_not_due_any_more_does_not_fail() {
+    let mut rig = Rig::start().await;
+    rig.append_elsewhere("agent-1").await;
+    rig.receive(1).await;
+    rig.faulty.set("replay", Fault::Error);
+    let mut history = rig.bus.subscribe_from("agent-1", 0);
+    let reading = tokio::spawn(async move { history.recv().await });
+    until_health(&rig.bus, "failing", |health| {
+        is_down(health, &[StoreOperation::History])
+    })
+    .await;
+    reading.abort();
+    until(&rig.bus, BusState::Live).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p41_a_store_that_panics_is_a_store_that_fails() {
+    let mut rig = Rig::start().await;
+    for (method, operations) in OPERATIONS {
+        for fault in [Fault::PanicOnce, Fault::Panic] {
+            until(&rig.bus, BusState::Live).await;
+            let stream = format!("{method} {fault:?}");
+            let failed = rig.bus.stats().failed_reads;
+            let history = rig.break_and_use(&stream, method, fault).await;
+            if fault == Fault::Panic {
+                let health = until_health(&rig.bus, method, |health| is_down(health, operations)).await;
+                let reason = health.reason.unwrap();
+                assert!(
+                    matches!(&reason, BusError::Store(StoreError::Panicked { message }) if message == "a planted panic"),
+                    "{reason}"
+                );
+            } else {
+                eventually(method, || rig.bus.stats().failed_reads > failed).await;
+            }
+            rig.faulty.repair();
+            within("the history", history).await.unwrap().unwrap();
+            rig.receive(2).await;
+            until(&rig.bus, BusState::Live).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p41_a_panic_at_the_start_delays_it() {
+    for method in ["changed_since", "high_waters"] {
+        let database = Database::fresh().unwrap();
+        let faulty = FaultyStore::new(&database.url()).await;
+        faulty.set(method, Fault::PanicOnce);
+        let bus = start(&database, &faulty).await;
+        let mut all = within("ready", bus.subscribe_all_ready()).await.unwrap();
+        let mut one = bus.subscribe("agent-1");
+        within("ready", one.ready()).await.unwrap();
+        eventually("the panic", || faulty.has_panicked()).await;
+        bus_elsewhere(&database)
+            .await
+            .append_and_publish(note("agent-1", "hello"))
+            .await
+            .unwrap();
+        expect(&mut all, "agent-1", 1..=1).await;
+        expect(&mut one, "agent-1", 1..=1).await;
+        until(&bus, BusState::Live).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p41_a_panic_in_the_check_of_the_history_delays_the_events_after_a_reconnect() {
+    let mut rig = Rig::start().await;
+    rig.append("agent-1").await;
+    event(&mut rig.all).await;
+    rig.faulty.set("event_ids", Fault::Panic);
+    let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LISTENER}'");
+    rig.database.psql(&end).unwrap();
+    until_health(&rig.bus, "failing", |health| is_down(health, &[StoreOperation::Sweep])).await;
+    rig.append_elsewhere("agent-1").await;
+    rig.faulty.repair();
+    expect(&mut rig.all, "agent-1", 2..=2).await;
+    until(&rig.bus, BusState::Live).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p41_an_append_that_panics_fails_with_a_typed_error() {
+    let mut rig = Rig::start().await;
+    rig.faulty.set("append", Fault::PanicOnce);
+    let error = rig.bus.append_and_publish(note("agent-1", "hello")).await.unwrap_err();
+    assert!(matches!(error, BusError::Store(StoreError::Panicked { .. })), "{error}");
+    rig.append("agent-1").await;
+    expect(&mut rig.all, "agent-1", 1..=1).await;
+}
