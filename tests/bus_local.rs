@@ -229,3 +229,32 @@ fn a_stream_that_several_threads_append_to_is_delivered_in_order() {
         }
     });
 }
+
+/// Before and after others have subscribed to the stream.
+#[test]
+fn a_start_beyond_the_end_of_a_stream_is_a_rewind() {
+    let bus = LocalBus::<Hooked>::default();
+    for _ in 0..2 {
+        bus.publish(Hooked::plain("agent-1"));
+    }
+    let mut subscriptions = [
+        bus.subscribe_from("agent-1", 5),
+        bus.subscribe_from("agent-1", 5),
+        bus.subscribe_from("agent-1", u64::MAX),
+    ];
+    for _ in 0..4 {
+        bus.publish(Hooked::plain("agent-1"));
+    }
+    for (subscription, delivered) in subscriptions.iter_mut().zip([5, 5, u64::MAX]) {
+        let Poll::Ready(Some(BusEvent::Rewound(rewound))) = poll(subscription, Waker::noop()) else {
+            panic!("no rewind");
+        };
+        assert_eq!((rewound.delivered, rewound.resume_after), (delivered, 2));
+        for expected in 3..=6 {
+            let Poll::Ready(Some(BusEvent::Event(event))) = poll(subscription, Waker::noop()) else {
+                panic!("event {expected} is missing");
+            };
+            assert_eq!(event.seq, expected);
+        }
+    }
+}

@@ -67,7 +67,8 @@ impl Gap {
 }
 
 /// The store has lost events that were delivered, because of a failover to a standby that had not received them or a restored
-/// backup.
+/// backup. Also the first item of a subscription that starts after a number that the store does not have; see
+/// [`SubscribeOptions::after`](super::SubscribeOptions::after).
 ///
 /// Other events may have their numbers now.
 ///
@@ -79,7 +80,7 @@ impl Gap {
 pub struct Rewound {
     /// The key of the stream.
     pub stream_key: Arc<str>,
-    /// The number up to which the old history was delivered.
+    /// The number up to which the old history was delivered, or after which the subscription was to start.
     pub delivered: u64,
     /// The number after which the subscription continues, with the events that the store holds now.
     pub resume_after: u64,

@@ -227,7 +227,8 @@ impl<E: StreamEvent> LocalBus<E> {
 
     /// Subscribes like [`subscribe`](EventBus::subscribe), but starts after event number `after`.
     ///
-    /// The subscription delivers the later events of the store, then live events.
+    /// The subscription delivers the later events of the store, then live events. If the store has no event number `after`, its first
+    /// item is a [`Rewound`](super::Rewound); see [`SubscribeOptions::after`].
     ///
     /// ```
     /// use doorbell::bus::{BusEvent, EventBus, FleetEvent, LocalBus};
@@ -265,7 +266,7 @@ impl<E: StreamEvent> LocalBus<E> {
         hub.collect_if_grown();
         let (attached, started) = {
             let _starting = self.bus.starting.lock();
-            let attached = hub.attach_one(stream_key);
+            let attached = hub.attach_one(stream_key, options.after);
             let high_waters: Vec<_> = hub
                 .unstarted(usize::MAX)
                 .into_iter()

@@ -34,6 +34,11 @@ impl SubscribeOptions {
     /// Sets the start after event number `seq`: the subscription delivers the later events of the store, then live events. With
     /// 0, it starts with the first event. Default: it starts with the events that are committed after it is ready.
     ///
+    /// If the stream ends before `seq` when the subscription starts, the event that the subscriber says it has received is lost, as after
+    /// a failover or the restore of a backup. The first item is then a [`Rewound`](super::Rewound), which names the stream's last number
+    /// at the start, and the events after it follow. What is appended later, or when the subscription is polled, makes no difference. An
+    /// event with that number may be another one than the subscriber has received: a number alone cannot tell.
+    ///
     /// A subscription to all streams ignores this option.
     #[must_use]
     pub fn after(mut self, seq: u64) -> Self {

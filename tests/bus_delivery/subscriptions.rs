@@ -98,6 +98,38 @@ async fn p06_churn_loses_no_event_and_leaks_no_registration() {
     assert_eq!(held(&here), (1, 1), "the steady one");
 }
 
+/// A subscriber that has received more than a restored database holds must be told, or it would miss the events that take the numbers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_beyond_the_end_of_a_stream_is_a_rewind_whenever_it_is_polled() {
+    let database = Database::fresh().unwrap();
+    let store = store(&database.url()).await;
+    let bus = builder(&database.url(), &store).connect().await.unwrap();
+    for (stream, has_others) in [("agent-1", false), ("agent-2", true)] {
+        let resident = has_others.then(|| bus.subscribe(stream));
+        if let Some(resident) = &resident {
+            resident.ready().await.unwrap();
+        }
+        for _ in 0..2 {
+            store.append(note(stream, "no notification")).await.unwrap();
+        }
+        let mut resumed = bus.subscribe_from(stream, 5);
+        let mut at_the_end = bus.subscribe_from(stream, 2);
+        resumed.ready().await.unwrap();
+        at_the_end.ready().await.unwrap();
+        // Before the first poll, the stream grows beyond the number.
+        for _ in 0..4 {
+            bus.append_and_publish(note(stream, "hello")).await.unwrap();
+        }
+        let item = crate::bus_support::next(&mut resumed).await;
+        let BusEvent::Rewound(rewound) = &item else {
+            panic!("{item:?}");
+        };
+        assert_eq!((rewound.delivered, rewound.resume_after, rewound.exact), (5, 2, false));
+        expect(&mut resumed, stream, 3..=6).await;
+        expect(&mut at_the_end, stream, 3..=6).await;
+    }
+}
+
 /// A subscriber resumes after an event that another process delivered and this one has not seen yet. Nothing is repeated, and
 /// no rewind is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

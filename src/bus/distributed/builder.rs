@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use sqlx::PgPool;
 
 use super::guarded_store::GuardedStore;
-use super::head_checks::HeadChecks;
 use super::health::HealthTracker;
 use super::history_reader::HistoryReader;
 use super::notify_queue::NotifyQueue;
@@ -228,7 +227,6 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             runtime,
             health,
             wakeups,
-            head_checks: HeadChecks::default(),
             watermark: tokio::sync::Mutex::new(None),
             listen,
             listener: OnceLock::new(),

@@ -2,7 +2,6 @@
 
 mod builder;
 mod guarded_store;
-mod head_checks;
 mod health;
 mod history_divergence;
 mod history_reader;
@@ -263,7 +262,9 @@ impl<E: StreamEvent> DistributedBus<E> {
 
     /// Subscribes like [`subscribe`](EventBus::subscribe), but starts after event number `after`.
     ///
-    /// The subscription delivers the later events of the store, then live events, without a gap and without repetition.
+    /// The subscription delivers the later events of the store, then live events, without a gap and without repetition. If the store has
+    /// no event number `after` when the subscription starts, its first item is a [`Rewound`](super::Rewound); see
+    /// [`SubscribeOptions::after`].
     ///
     /// ```no_run
     /// # use doorbell::bus::DistributedBus;
@@ -288,7 +289,7 @@ impl<E: StreamEvent> DistributedBus<E> {
     #[must_use]
     pub fn subscribe_with(&self, stream_key: &str, options: SubscribeOptions) -> BusSubscription<E> {
         match check_stream_key(stream_key) {
-            Ok(()) => self.subscription(self.shared.hub.attach_one(stream_key), options),
+            Ok(()) => self.subscription(self.shared.hub.attach_one(stream_key, options.after), options),
             Err(error) => BusSubscription::refused(error.into()),
         }
     }
@@ -313,12 +314,6 @@ impl<E: StreamEvent> DistributedBus<E> {
             Err(error) => return BusSubscription::refused(error),
         };
         let shared = &self.shared;
-        if let (Some(stream), Some(_)) = (&attached.stream, options.after)
-            && shared.hub.is_started(stream)
-        {
-            shared.head_checks.request(stream);
-            shared.wakeups.subscription_start.notify_one();
-        }
         let (hub, history) = (Arc::clone(&shared.hub), Arc::clone(&shared.history));
         BusSubscription::new(hub, history, attached, options.after, options.on_slow)
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::builder::notify_pool;
-use super::head_checks::HeadChecks;
 use super::health::HealthTracker;
 use super::notify_queue::NotifyQueue;
 use super::runtime::Runtime;
@@ -49,7 +48,6 @@ pub(super) struct SharedBus<E: StreamEvent> {
     pub(super) notify_queue: NotifyQueue,
     pub(super) health: Arc<HealthTracker>,
     pub(super) wakeups: Arc<Wakeups>,
-    pub(super) head_checks: HeadChecks,
     /// Where the next sweep of all streams starts. Set while the hub has a baseline.
     pub(super) watermark: tokio::sync::Mutex<Option<Watermark>>,
     pub(super) listen: ListenBuilder,

@@ -50,7 +50,7 @@ async fn wait_for_listener<E: StreamEvent>(shared: &SharedBus<E>) {
 
 /// Returns whether the store had to be asked for anything.
 async fn start_subscriptions<E: StreamEvent>(shared: &SharedBus<E>) -> Result<bool, StoreError> {
-    let mut asked = check_heads(shared).await?;
+    let mut asked = false;
     if shared.hub.needs_baseline() {
         set_baseline(shared).await?;
         asked = true;
@@ -66,33 +66,6 @@ async fn start_subscriptions<E: StreamEvent>(shared: &SharedBus<E>) -> Result<bo
         let started = shared.hub.start(streams.into_iter().zip(high_waters));
         shared.hub.signal(started);
         shared.wakeups.reader.notify_one(); // notifications may have come before the start
-    }
-}
-
-/// Finds events without a notification in streams whose history a new subscription reads. Returns whether there were any.
-async fn check_heads<E: StreamEvent>(shared: &SharedBus<E>) -> Result<bool, StoreError> {
-    let mut asked = false;
-    loop {
-        let streams = shared.head_checks.take(STREAMS_PER_QUERY);
-        if streams.is_empty() {
-            return Ok(asked);
-        }
-        asked = true;
-        let keys: Vec<_> = streams.iter().map(|stream| Arc::clone(&stream.key)).collect();
-        match shared.store.high_waters(&keys).await {
-            Ok(high_waters) => {
-                for (key, high_water) in keys.iter().zip(high_waters) {
-                    shared.hub.report_high_water(key, high_water);
-                }
-                shared.wakeups.reader.notify_one();
-            }
-            Err(error) => {
-                for stream in &streams {
-                    shared.head_checks.request(stream);
-                }
-                return Err(error);
-            }
-        }
     }
 }
 

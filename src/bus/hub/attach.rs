@@ -25,12 +25,13 @@ pub(crate) struct Attached<E: Send + Sync + 'static> {
 
 impl<E: Send + Sync + 'static> Hub<E> {
     /// Adds a subscription to one stream. It starts when the store's high-water mark is known, or at once if the stream has
-    /// subscriptions that have started.
+    /// subscriptions that have started. With `after`, it always asks the store, which may hold events that were not delivered here, or
+    /// lack the event that `after` names.
     ///
     /// # Errors
     ///
     /// Returns [`BusError::Closed`] if the hub is closed.
-    pub(crate) fn attach_one(&self, key: &str) -> Result<Attached<E>, BusError> {
+    pub(crate) fn attach_one(&self, key: &str, after: Option<u64>) -> Result<Attached<E>, BusError> {
         let mut table = self.table.lock();
         if table.closed {
             return Err(BusError::Closed);
@@ -50,16 +51,20 @@ impl<E: Send + Sync + 'static> Hub<E> {
                 slot
             }
         };
+        let stream = table.stream(slot);
+        if stream.cursor.is_some() && after.is_some() && stream.starting.is_empty() {
+            table.unstarted.push(slot);
+        }
         let started_at = table.start_now();
         let stream = table.stream_mut(slot);
         stream.subscriptions += 1;
         let feed = subscribe(self.settings.stream_capacity, &mut stream.feed);
         let start = match stream.cursor {
-            Some(cursor) => {
+            Some(cursor) if after.is_none() => {
                 stream.started_at = Some(started_at);
                 StartSignal::already(Ok(StartPosition::One(cursor)))
             }
-            None => {
+            _ => {
                 let signal = StartSignal::unset();
                 stream.starting.push(signal.clone());
                 signal

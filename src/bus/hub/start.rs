@@ -31,11 +31,12 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let mut started = Started::default();
         let mut table = self.table.lock();
         for (StreamRef { slot, version, .. }, high_water) in high_waters {
-            if table
-                .current(slot, version)
-                .is_some_and(|stream| stream.cursor.is_none())
-            {
-                self.start_stream(&mut table, slot, high_water, &mut started);
+            match table.current(slot, version) {
+                Some(stream) if stream.cursor.is_none() => {
+                    self.start_stream(&mut table, slot, high_water, &mut started);
+                }
+                Some(_) => start_in_started_stream(&mut table, slot, high_water, &mut started),
+                None => {}
             }
         }
         table.retain_unstarted();
@@ -110,5 +111,25 @@ impl<E: Send + Sync + 'static> Hub<E> {
         // Notifications that came before the baseline are judged by it.
         started.notified = std::mem::take(&mut table.unverified);
         started
+    }
+}
+
+/// Starts subscriptions after a number of a stream that has others: at the store's high-water mark, which may be ahead of the deliveries.
+fn start_in_started_stream<E: Send + Sync + 'static>(
+    table: &mut StreamTable<E>,
+    slot: StreamSlot,
+    high_water: u64,
+    started: &mut Started,
+) {
+    let started_at = table.start_now();
+    let stream = table.stream_mut(slot);
+    stream.started_at = Some(started_at);
+    let signals = stream.starting.drain(..);
+    started
+        .signals
+        .extend(signals.map(|signal| (signal, StartPosition::One(high_water))));
+    stream.wanted = stream.wanted.max(high_water);
+    if stream.cursor.is_some_and(|cursor| cursor < stream.wanted) {
+        table.queue(slot);
     }
 }

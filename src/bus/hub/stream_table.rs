@@ -150,13 +150,13 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
         }
     }
 
-    /// Removes from `unstarted` the streams that have a cursor now.
+    /// Removes from `unstarted` the streams that have a cursor now, and no subscription that waits for its start.
     pub(super) fn retain_unstarted(&mut self) {
         let streams = &self.streams;
         let is_unstarted = |slot: &StreamSlot| {
             streams[slot.index()]
                 .as_ref()
-                .is_some_and(|stream| stream.cursor.is_none())
+                .is_some_and(|stream| stream.cursor.is_none() || !stream.starting.is_empty())
         };
         self.unstarted.retain(is_unstarted);
     }

@@ -40,13 +40,6 @@ impl<E: StreamEvent> Hub<E> {
         self.table.lock().all.subscriptions > 0
     }
 
-    /// Returns `true` if the stream's subscriptions have started.
-    pub(crate) fn is_started(&self, stream: &StreamRef) -> bool {
-        let mut table = self.table.lock();
-        let stream = table.current(stream.slot, stream.version);
-        stream.is_some_and(|stream| stream.cursor.is_some())
-    }
-
     /// Handles a stream's high-water mark in the store. Schedules a read if events are missing here. Returns true if the mark is
     /// above every number that the hub knew.
     pub(crate) fn report_high_water(&self, key: &str, high_water: u64) -> bool {

@@ -34,23 +34,11 @@ pub(super) struct StateMachine<E: StreamEvent> {
     last_rewind: u64,
     /// Events minus items in the ring of all streams, before the next item.
     surplus: i64,
-    /// `Rewound` items for rewinds whose notices were lost with a lag.
-    missed_rewinds: VecDeque<BusEvent<E>>,
+    /// `Rewound` items to deliver next: for a start beyond the end of the stream, and for rewinds whose notices were lost with a lag.
+    rewound_items: VecDeque<BusEvent<E>>,
     /// Streams whose rewind was handled before the ring has come to its notice, and the era that the subscription is in. Until the ring
     /// catches up, it may still hold items of older eras.
     ahead_of_ring: Vec<(StreamSlot, Era)>,
-    /// A start beyond what this process has delivered, until the store has confirmed it.
-    unconfirmed: Option<UnconfirmedStart>,
-}
-
-/// A start beyond what this process has delivered. Another process may have delivered those events, or the subscriber has read
-/// them from the store. So the bus checks whether the store has, or had, such an event.
-#[derive(Clone, Copy)]
-struct UnconfirmedStart {
-    /// The last number that the subscriber says it has received.
-    after: u64,
-    /// The number up to which this process has delivered.
-    delivered: u64,
 }
 
 enum Phase {
@@ -119,9 +107,8 @@ impl<E: StreamEvent> StateMachine<E> {
             held: None,
             last_rewind,
             surplus,
-            missed_rewinds: VecDeque::new(),
+            rewound_items: VecDeque::new(),
             ahead_of_ring: Vec::new(),
-            unconfirmed: None,
         }
     }
 
@@ -148,7 +135,7 @@ impl<E: StreamEvent> StateMachine<E> {
                 Phase::Started(_) => {}
             }
             // What is older comes first: rewinds, then history, then the item that waits for the history, then the ring.
-            if let Some(item) = self.missed_rewinds.pop_front() {
+            if let Some(item) = self.rewound_items.pop_front() {
                 return Poll::Ready(Some(item));
             }
             if self.history_read.is_some() {
@@ -200,20 +187,23 @@ impl<E: StreamEvent> StateMachine<E> {
     }
 
     fn begin(&mut self, start: &StartPosition, after: Option<u64>) {
-        let (Some(after), &StartPosition::One(delivered), Some(stream)) = (after, start, &self.stream) else {
+        let (Some(after), &StartPosition::One(high_water), Some(stream)) = (after, start, &self.stream) else {
             self.phase = Phase::Started(Cursors::at(start));
             return;
         };
-        let slot = stream.slot;
-        if after > delivered {
-            self.unconfirmed = Some(UnconfirmedStart { after, delivered });
-            // The read after `after - 1` shows whether the store has number `after`.
-            self.phase = Phase::Started(Cursors::after(after - 1));
-            self.behind.push_back((slot, after));
-            return;
+        let (slot, stream_key) = (stream.slot, Arc::clone(&stream.key));
+        // The store's answer at the start decides, not what is appended until the subscription is polled.
+        let from = after.min(high_water);
+        self.phase = Phase::Started(Cursors::after(from));
+        self.behind.push_back((slot, high_water));
+        if after > high_water {
+            self.rewound_items.push_back(BusEvent::Rewound(Rewound {
+                stream_key,
+                delivered: after,
+                resume_after: high_water,
+                exact: false,
+            }));
         }
-        self.phase = Phase::Started(Cursors::after(after));
-        self.behind.push_back((slot, delivered));
     }
 
     /// Handles an item of the feed.
@@ -376,7 +366,7 @@ impl<E: StreamEvent> StateMachine<E> {
         let own = self.stream.as_ref().map(|stream| stream.slot);
         for rewind in self.hub.rewinds_after(self.last_rewind, own) {
             let rewound = self.on_rewind(rewind);
-            self.missed_rewinds.extend(rewound);
+            self.rewound_items.extend(rewound);
             self.ahead_of_ring.retain(|&(slot, _)| slot != rewind.slot);
             self.ahead_of_ring.push((rewind.slot, Era::of(&rewind)));
         }
@@ -445,9 +435,6 @@ impl<E: StreamEvent> StateMachine<E> {
         ready!(coop::poll_proceed(cx)).made_progress();
         let is_retry = read.is_retry;
         let key = Arc::clone(&read.stream.key);
-        if let Some(start) = self.unconfirmed {
-            return Poll::Ready(self.confirm_start(start, &page, slot, key, is_retry));
-        }
         let at = self.cursor(slot);
         if page.low_water > at {
             self.set_cursor(slot, page.low_water);
@@ -478,38 +465,6 @@ impl<E: StreamEvent> StateMachine<E> {
         self.set_cursor(slot, at + 1);
         self.history_read.as_mut().expect("as above").page = Some((page, from + 1));
         Poll::Ready(Step::Yield(item))
-    }
-
-    /// Checks that the store has, or had, the event after which the subscriber wants to start.
-    fn confirm_start(
-        &mut self,
-        start: UnconfirmedStart,
-        page: &HistoryPage<E>,
-        slot: StreamSlot,
-        stream_key: Arc<str>,
-        is_retry: bool,
-    ) -> Step<E> {
-        let UnconfirmedStart { after, delivered } = start;
-        if page.low_water >= after || page.records.iter().any(|record| record.seq == after) {
-            self.unconfirmed = None;
-            self.set_cursor(slot, after);
-            return Step::Continue; // with the same page, which may hold the next events
-        }
-        if !is_retry {
-            // The page may have been read before the event was appended.
-            self.read_after(slot, after - 1, true);
-            return Step::Continue;
-        }
-        self.unconfirmed = None;
-        self.history_read = None;
-        self.behind.clear();
-        self.set_cursor(slot, delivered);
-        Step::Yield(BusEvent::Rewound(Rewound {
-            stream_key,
-            delivered: after,
-            resume_after: delivered,
-            exact: false,
-        }))
     }
 
     /// Ends the read of a page. If the page had nothing for this subscription, twice, the store lacks events that the ring has

@@ -41,7 +41,7 @@ impl Bus {
 
     /// Subscribes to a stream. The subscription has started.
     pub(super) fn subscribe(&self, key: &str, on_slow: OnSlow) -> BusSubscription {
-        let attached = self.hub.attach_one(key).expect("the hub is open");
+        let attached = self.hub.attach_one(key, None).expect("the hub is open");
         let unstarted = self.hub.unstarted(1).into_iter();
         let heads: Vec<_> = unstarted
             .map(|stream| (stream, self.store.high_water_now(key)))

@@ -175,7 +175,7 @@ impl Harness {
 
     fn subscribe(&mut self, stream: Option<u8>, after: Option<u64>, on_slow: OnSlow) {
         let attached = match stream {
-            Some(stream) => self.hub.attach_one(&key(stream)),
+            Some(stream) => self.hub.attach_one(&key(stream), after),
             None => self.hub.attach_all(),
         };
         let attached = attached.expect("the hub is open");

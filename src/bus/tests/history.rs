@@ -39,7 +39,7 @@ fn reads_for_two_requests(keep_for: Duration) -> u64 {
         pending_streams: 4,
     };
     let hub = Hub::<FleetEvent>::new(settings, Arc::default(), Box::new(|_| {}));
-    let stream = hub.attach_one("agent-1").expect("the hub is open").stream;
+    let stream = hub.attach_one("agent-1", None).expect("the hub is open").stream;
     let stream = stream.expect("the subscription is to one stream");
     let cache = HistoryCache::new(Arc::new(Arc::clone(&source)), keep_for);
     for _ in 0..2 {
