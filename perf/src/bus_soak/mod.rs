@@ -39,7 +39,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "MS", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..))]
     pause: u64,
 
-    /// Events of each stream that retention keeps
+    /// Events of each stream that retention keeps, besides those of the last 30 s
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(100..))]
     keep: u64,
 

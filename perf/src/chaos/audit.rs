@@ -1,6 +1,6 @@
 //! Reads committed events directly from the store, without the bus, and trims old ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,6 +15,9 @@ use super::{Failure, STREAMS, connect, stream};
 use crate::child::LIMIT;
 
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Retention removes no event that was found later than this ago. A subscription that reads as fast as it can is never so late, so it
+/// must receive every event.
+const KEEP_FOR: Duration = Duration::from_secs(30);
 const PAGE: usize = 1_000;
 
 /// The number of events that the audit has found in the store.
@@ -35,6 +38,8 @@ pub(super) struct Audit {
     committed: Committed,
     /// How many events of each stream to keep.
     keep: u64,
+    /// When which events were the last of their streams, in the last [`KEEP_FOR`] and just before.
+    found: BTreeMap<String, VecDeque<(Instant, u64)>>,
     /// The number through which events of a stream have been, or may have been, removed.
     low_water_marks: BTreeMap<String, u64>,
     trimmed: u64,
@@ -51,6 +56,7 @@ impl Audit {
             account: Account::default(),
             committed: Committed::default(),
             keep,
+            found: BTreeMap::new(),
             low_water_marks: BTreeMap::new(),
             trimmed: 0,
         })
@@ -98,7 +104,14 @@ impl Audit {
     }
 
     async fn trim(&mut self, key: &str) -> Result<(), StoreError> {
-        let through = self.account.last(key).saturating_sub(self.keep);
+        let last = self.account.last(key);
+        let found = self.found.entry(key.to_owned()).or_default();
+        found.push_back((Instant::now(), last));
+        while found.get(1).is_some_and(|(time, _)| time.elapsed() > KEEP_FOR) {
+            found.pop_front();
+        }
+        let old = found.front().filter(|(time, _)| time.elapsed() > KEEP_FOR);
+        let through = last.saturating_sub(self.keep).min(old.map_or(0, |(_, last)| *last));
         // A trim per event would dominate the run.
         if through > self.low_water_mark(key) + self.keep / 10 {
             // Recorded first: a trim that returns an error may have been committed.

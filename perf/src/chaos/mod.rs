@@ -67,7 +67,7 @@ pub struct Plan {
     pub subscribers: usize,
     /// The longest pause of a publisher between two appends.
     pub pause: Duration,
-    /// How many events of each stream retention keeps.
+    /// How many events of each stream retention keeps, besides those of the last 30 s.
     pub keep: u64,
     /// The longest time between two faults.
     pub between_faults: Duration,
@@ -82,7 +82,7 @@ impl Plan {
             publishers: 4,
             subscribers: 3,
             pause: Duration::from_millis(12),
-            // A fraction of what a run of a minute appends to a stream, and several seconds' worth of it.
+            // A fraction of what a run of a minute appends to a stream.
             keep: 200,
             between_faults: Duration::from_millis(600),
         }
