@@ -51,7 +51,7 @@ impl AddAssign for Done {
 pub(super) struct Hostile {
     options: PgConnectOptions,
     runtime: Handle,
-    sessions: JoinSet<Result<Done, sqlx::Error>>,
+    sessions: JoinSet<Done>,
     done: Done,
 }
 
@@ -79,10 +79,7 @@ impl Hostile {
 
     fn reap(&mut self) {
         while let Some(session) = self.sessions.try_join_next() {
-            // Other faults end sessions, too.
-            if let Ok(Ok(done)) = session {
-                self.done += done;
-            }
+            self.done += session.unwrap_or_default();
         }
     }
 }
@@ -101,22 +98,23 @@ impl fmt::Display for Hostile {
     }
 }
 
-async fn session(options: PgConnectOptions, attack: Attack, rng: Rng) -> Result<Done, sqlx::Error> {
+async fn session(options: PgConnectOptions, attack: Attack, rng: Rng) -> Done {
+    let mut done = Done::default();
     let attack = async {
         let mut connection = options.connect().await?;
-        let done = match attack {
-            Attack::Forge => forge(&mut connection, rng).await,
-            Attack::Flood => flood(&mut connection, rng).await,
-            Attack::Lock => lock(&mut connection, rng).await,
+        match attack {
+            Attack::Forge => forge(&mut connection, rng, &mut done).await,
+            Attack::Flood => flood(&mut connection, rng, &mut done).await,
+            Attack::Lock => lock(&mut connection, rng, &mut done).await,
         }?;
-        connection.close().await?;
-        Ok(done)
+        connection.close().await
     };
-    timeout(LIMIT, attack).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+    // Other faults end sessions, too.
+    let _ = timeout(LIMIT, attack).await;
+    done
 }
 
-async fn forge(connection: &mut PgConnection, mut rng: Rng) -> Result<Done, sqlx::Error> {
-    let mut done = Done::default();
+async fn forge(connection: &mut PgConnection, mut rng: Rng, done: &mut Done) -> Result<(), sqlx::Error> {
     for _ in 0..200 {
         sqlx::query("SELECT pg_catalog.pg_notify('doorbell', $1)")
             .bind(payload(&mut rng))
@@ -124,7 +122,7 @@ async fn forge(connection: &mut PgConnection, mut rng: Rng) -> Result<Done, sqlx
             .await?;
         done.notifications += 1;
     }
-    Ok(done)
+    Ok(())
 }
 
 fn payload(rng: &mut Rng) -> String {
@@ -142,10 +140,9 @@ fn payload(rng: &mut Rng) -> String {
     }
 }
 
-async fn flood(connection: &mut PgConnection, mut rng: Rng) -> Result<Done, sqlx::Error> {
+async fn flood(connection: &mut PgConnection, mut rng: Rng, done: &mut Done) -> Result<(), sqlx::Error> {
     const FLOOD: &str = "SELECT pg_catalog.count(pg_catalog.pg_notify('doorbell', \
          'agent:' || n % $1 || ':' || n)::text) FROM pg_catalog.generate_series(1, $2) AS n";
-    let mut done = Done::default();
     for _ in 0..4 {
         let count = rng.i32(5_000..15_000);
         sqlx::query(FLOOD)
@@ -155,15 +152,14 @@ async fn flood(connection: &mut PgConnection, mut rng: Rng) -> Result<Done, sqlx
             .await?;
         done.notifications += u64::from(count.unsigned_abs());
     }
-    Ok(done)
+    Ok(())
 }
 
-async fn lock(connection: &mut PgConnection, mut rng: Rng) -> Result<Done, sqlx::Error> {
+async fn lock(connection: &mut PgConnection, mut rng: Rng, done: &mut Done) -> Result<(), sqlx::Error> {
     // As the store's functions compute it, for the schema `doorbell`.
     const LOCK: &str = "SELECT pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended($1 COLLATE \"C\", \
          pg_catalog.hashtextextended('doorbell', 0)))";
     const BLOCKED: &str = "SELECT count(*) FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND NOT granted";
-    let mut done = Done::default();
     let mut keys: Vec<String> = (0..STREAMS).map(stream).collect();
     rng.shuffle(&mut keys);
     keys.truncate(1 + rng.usize(..keys.len()));
@@ -174,7 +170,7 @@ async fn lock(connection: &mut PgConnection, mut rng: Rng) -> Result<Done, sqlx:
     sleep(rng.millis(100..3_000)).await;
     let blocked: i64 = sqlx::query_scalar(BLOCKED).fetch_one(&mut *connection).await?;
     done.blocked = blocked.unsigned_abs();
-    Ok(done)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ impl Plan {
             subscribers: 3,
             pause: Duration::from_millis(12),
             // A fraction of what a run of a minute appends to a stream.
-            keep: 200,
+            keep: 100,
             between_faults: Duration::from_millis(600),
         }
     }
