@@ -8,6 +8,8 @@ mod logical_replica;
 mod polling;
 #[path = "bus_failover/promotion.rs"]
 mod promotion;
+#[path = "bus_failover/reinstalled.rs"]
+mod reinstalled;
 #[path = "bus_failover/restore.rs"]
 mod restore;
 #[path = "bus_failover/several_hosts.rs"]

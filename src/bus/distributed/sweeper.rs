@@ -20,11 +20,31 @@ const STREAMS_PER_QUERY: usize = 1000;
 /// How long the check of the server's notifications may take. A sweep does without it.
 const NOTIFY_CHECK_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// What the sweeper knows of the store's history.
+#[derive(Default)]
+struct History {
+    /// The identity that the last sweep found, if the store has one.
+    identity: Option<Arc<str>>,
+    /// The identity has changed since the remembered events were last compared: the store was installed again, or bound to a restored
+    /// database, perhaps while the connections stood.
+    is_another: bool,
+}
+
+impl History {
+    fn found(&mut self, identity: &str) {
+        let is_same = self.identity.as_deref() == Some(identity);
+        if !is_same && self.identity.replace(identity.into()).is_some() {
+            self.is_another = true;
+        }
+    }
+}
+
 pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     #[cfg(feature = "metrics")]
     crate::bus::stats::Counters::describe();
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
     let mut report = shared.health.report(StoreOperation::Sweep);
+    let mut history = History::default();
     let mut due = Instant::now();
     // Every client of the database can request a sweep, so at most one per interval comes early.
     let mut may_come_early = true;
@@ -39,7 +59,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
             continue;
         }
         may_come_early = is_due;
-        match sweep(&shared, check_history).await {
+        match sweep(&shared, check_history, &mut history).await {
             Ok(()) => {
                 backoff.reset();
                 report.succeeded();
@@ -60,7 +80,11 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     }
 }
 
-async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Result<(), StoreError> {
+async fn sweep<E: StreamEvent>(
+    shared: &SharedBus<E>,
+    check_history: bool,
+    history: &mut History,
+) -> Result<(), StoreError> {
     shared.counters.sweeps.add(1);
     #[cfg(feature = "metrics")]
     shared.counters.report();
@@ -69,6 +93,10 @@ async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Re
     }
     if check_history {
         let requested = shared.wakeups.checks_requested();
+        if history.is_another {
+            history_divergence::check_remembered(shared, &shared.hub.cursors(true)).await?;
+            history.is_another = false;
+        }
         history_divergence::check(shared, &shared.hub.cursors(true)).await?;
         shared.wakeups.history_checked(requested);
     }
@@ -76,7 +104,12 @@ async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Re
     let cursors = shared.hub.cursors(shared.watermark.lock().await.is_none());
     for chunk in cursors.chunks(STREAMS_PER_QUERY) {
         let keys: Vec<_> = chunk.iter().map(|cursor| Arc::clone(&cursor.stream.key)).collect();
-        let high_waters = high_waters(shared, &keys).await?;
+        let high_waters = high_waters(shared, &keys, history).await?;
+        if history.is_another {
+            // Before anything more is delivered. The next sweep follows at once.
+            shared.wakeups.request_history_check();
+            return Ok(());
+        }
         let mut shortened = Vec::new();
         for (cursor, high_water) in chunk.iter().zip(high_waters) {
             if high_water < cursor.seq {
@@ -91,7 +124,11 @@ async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Re
     }
     if cursors.is_empty() {
         // Without subscriptions a query still shows whether the store answers.
-        high_waters(shared, &["-".into()]).await?;
+        high_waters(shared, &["-".into()], history).await?;
+        if history.is_another {
+            shared.wakeups.request_history_check();
+            return Ok(());
+        }
     }
     if shared.hub.has_subscriptions_to_all() {
         sweep_all(shared).await?;
@@ -103,9 +140,16 @@ async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Re
 }
 
 /// Returns the streams' high-water marks, and has the hub remember what the store shows.
-async fn high_waters<E: StreamEvent>(shared: &SharedBus<E>, keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
+async fn high_waters<E: StreamEvent>(
+    shared: &SharedBus<E>,
+    keys: &[Arc<str>],
+    history: &mut History,
+) -> Result<Vec<u64>, StoreError> {
     let (high_waters, watermark) = shared.store.high_waters_at(keys).await?;
     if let Some(watermark) = watermark {
+        if let Some(identity) = watermark.history() {
+            history.found(identity);
+        }
         shared.hub.on_watermark(watermark);
     }
     Ok(high_waters)

@@ -42,6 +42,8 @@ pub(crate) use attach::Attached;
 pub(crate) use late::LateCheck;
 #[cfg(feature = "postgres")]
 pub(crate) use notifications::NotificationOutcome;
+#[cfg(feature = "postgres")]
+pub(crate) use recent_ids::MAX_REMEMBERED;
 pub(crate) use rewind_log::PastRewind;
 pub(crate) use ring_item::{Era, RingItem, StreamNotice, StreamNoticeKind};
 pub(crate) use start::Started;

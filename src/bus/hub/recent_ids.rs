@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::store::EventId;
 
 /// The number of ids that a stream remembers. The point where two histories diverge is found exactly if it lies within these.
-const REMEMBERED: usize = 64;
+pub(crate) const MAX_REMEMBERED: usize = 64;
 
 /// Numbers and ids, the oldest first.
 #[derive(Default)]
@@ -16,7 +16,7 @@ impl RecentIds {
         if self.0.back().is_some_and(|&(last, _)| last >= seq) {
             return;
         }
-        if self.0.len() == REMEMBERED {
+        if self.0.len() == MAX_REMEMBERED {
             self.0.pop_front();
         }
         self.0.push_back((seq, id));

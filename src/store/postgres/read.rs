@@ -130,7 +130,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         let high_waters: Vec<i64> = self.get(&row, 0)?;
         let watermark: Option<String> = self.get(&row, 1)?;
         let high_waters = high_waters.into_iter().map(i64::cast_unsigned).collect();
-        Ok((high_waters, watermark.map(Watermark::new)))
+        Ok((high_waters, watermark.map(watermark_of)))
     }
 
     pub(super) async fn read_first_recent(&self, ranges: &[RecentRange]) -> Result<Vec<Option<u64>>, StoreError> {
@@ -192,6 +192,22 @@ pub(super) fn usable(watermark: Option<&Watermark>) -> Option<&str> {
     let text = watermark.map(Watermark::as_str)?;
     let is_object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).is_ok();
     is_object.then_some(text)
+}
+
+/// Makes a watermark of the server's text. Its history is the installation, the first part of the identity: the others also change when
+/// the server restarts, after which the bus checks the history in any case.
+fn watermark_of(text: String) -> Watermark {
+    #[derive(serde::Deserialize)]
+    struct Fields {
+        history_identity: Option<String>,
+    }
+    let fields = serde_json::from_str::<Fields>(&text).ok();
+    let watermark = Watermark::new(text);
+    let identity = fields.and_then(|fields| fields.history_identity);
+    match identity.as_deref().and_then(|identity| identity.split('/').next()) {
+        Some(installation) => watermark.in_history(installation),
+        None => watermark,
+    }
 }
 
 /// Limits a number to the server's range, beyond which no event has a number.
