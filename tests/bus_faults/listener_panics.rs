@@ -9,6 +9,7 @@ use throwaway_postgres::Database;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use crate::bus_support::log_lines::second_dispatch;
 use crate::bus_support::{LISTENER, bus, expect_end, until};
 
 /// Panics at the next line of the listener, once it is armed.
@@ -43,6 +44,7 @@ impl Subscriber for PanicsOnce {
 async fn p41_a_listener_that_panics_closes_the_bus() {
     let database = Database::fresh().unwrap();
     let panics = PanicsOnce::default();
+    let _second = second_dispatch();
     let _subscriber = tracing::subscriber::set_default(panics.clone());
     let bus = bus(&database.url()).await;
     let mut all = bus.subscribe_all_ready().await.unwrap();

@@ -5,16 +5,35 @@ use std::sync::{Arc, Mutex};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::subscriber::NoSubscriber;
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 /// The lines of `doorbell::bus` at `INFO` and above, with their levels.
-#[derive(Clone, Default)]
-pub(crate) struct LogLines(Arc<Mutex<Vec<(Level, String)>>>);
+#[derive(Clone)]
+pub(crate) struct LogLines {
+    lines: Arc<Mutex<Vec<(Level, String)>>>,
+    _second: Dispatch,
+}
+
+impl Default for LogLines {
+    fn default() -> Self {
+        Self {
+            lines: Arc::default(),
+            _second: second_dispatch(),
+        }
+    }
+}
+
+/// To be held beside the subscriber of one thread. While a process has a single subscriber, `tracing` asks that of the thread that first
+/// reaches a line, so that a thread without one would disable the line for all.
+pub(crate) fn second_dispatch() -> Dispatch {
+    Dispatch::new(NoSubscriber::new())
+}
 
 impl LogLines {
     /// Returns and removes the levels of the lines that report a change of the state.
     pub(crate) fn take_state_changes(&self) -> Vec<Level> {
-        let lines = std::mem::take(&mut *self.0.lock().unwrap());
+        let lines = std::mem::take(&mut *self.lines.lock().unwrap());
         let is_change = |(_, line): &&(Level, String)| line.contains("state changed");
         lines.iter().filter(is_change).map(|&(level, _)| level).collect()
     }
@@ -28,7 +47,7 @@ impl Subscriber for LogLines {
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields(String::new());
         event.record(&mut fields);
-        self.0.lock().unwrap().push((*event.metadata().level(), fields.0));
+        self.lines.lock().unwrap().push((*event.metadata().level(), fields.0));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
