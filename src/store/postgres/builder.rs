@@ -104,7 +104,7 @@ impl<E> PostgresStoreBuilder<E> {
     /// Sets how long an append or a trim waits for a stream that another transaction has locked. After that, it fails with
     /// [`StoreError::LockTimeout`]. Appends that were queued behind it in this process fail at most one lock timeout later.
     ///
-    /// Waits of more than 100 ms occupy at most half of the pool's connections, so that other streams are not delayed.
+    /// Waits occupy at most half of the pool's connections, and others for at most 10 ms, so that other streams are not delayed.
     ///
     /// This applies only to the store's own statements; the session's `lock_timeout` is left unchanged.
     ///
@@ -210,7 +210,7 @@ impl<E> PostgresStoreBuilder<E> {
         PostgresStore {
             inner: Arc::new(Inner {
                 append_queue: AppendQueue::new(max_connections),
-                long_lock_waits: Semaphore::new((max_connections as usize / 2).max(1)),
+                lock_waits: Semaphore::new((max_connections as usize / 2).max(1)),
                 connections,
                 primary: Primary::default(),
                 lock_timeout_ms: i32::try_from(self.lock_timeout.as_millis()).unwrap_or(i32::MAX).max(1),

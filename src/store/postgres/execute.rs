@@ -18,11 +18,8 @@ use crate::store::StoreError;
 /// How often a statement is repeated that could not be serialized.
 const MAX_SERIALIZATION_RETRIES: u32 = 5;
 
-/// How long a statement waits for a stream's lock without a permit for long waits.
-const SHORT_LOCK_WAIT: Duration = Duration::from_millis(100);
-
-/// The same while all permits are in use, and many streams may be locked.
-const SHORTEST_LOCK_WAIT: Duration = Duration::from_millis(5);
+/// How long a statement waits for a stream's lock without a permit.
+const SHORT_LOCK_WAIT: Duration = Duration::from_millis(10);
 
 /// Begins a transaction for a statement if the default isolation level of the role or the database does not fit, or behind a
 /// transaction pooler. Also works on a standby.
@@ -53,25 +50,29 @@ impl<E> PostgresStore<E> {
     /// Runs a statement that locks streams and always returns one row. `query` creates it for the server that must run it, and for
     /// a lock timeout in milliseconds.
     ///
-    /// Another session may hold a lock for long. So the statement is given up after a short wait, and repeated when one of the few
-    /// permits for long waits is free: the rest of the pool stays usable for other streams.
+    /// Another session may hold a lock for long, so only statements with a permit wait for it, on at most half of the pool's
+    /// connections. While all permits are in use, a statement is given up after a short wait, and repeated with a permit. The rest of
+    /// the pool stays usable for streams that are not locked.
     pub(super) async fn fetch_one_locking<'q>(
         &self,
         query: impl Fn(Option<Arc<str>>, i32) -> Query<'q, Postgres, PgArguments>,
     ) -> Result<PgRow, sqlx::Error> {
-        let permits = &self.inner.long_lock_waits;
-        let short_wait = match permits.available_permits() {
-            0 => SHORTEST_LOCK_WAIT,
-            _ => SHORT_LOCK_WAIT,
-        };
         let lock_timeout = Duration::from_millis(self.inner.lock_timeout_ms.unsigned_abs().into());
+        let short_wait = lock_timeout.min(SHORT_LOCK_WAIT);
         let deadline = Instant::now() + lock_timeout;
-        let row = self.fetch_one_waiting(lock_timeout.min(short_wait), &query).await;
-        if lock_timeout <= short_wait || !row.as_ref().is_err_and(is_lock_timeout) {
-            return row;
-        }
-        // Without a permit, a last short wait: the lock may have become free long ago.
-        let _permit = timeout_at(deadline - short_wait, permits.acquire()).await;
+        let permits = &self.inner.lock_waits;
+        let _permit = match permits.try_acquire() {
+            Ok(permit) => Some(permit),
+            Err(_) => {
+                let row = self.fetch_one_waiting(short_wait, &query).await;
+                if !row.as_ref().is_err_and(is_lock_timeout) {
+                    return row;
+                }
+                // Without a permit, a last short wait: the lock may have become free long ago.
+                let acquired = timeout_at(deadline - short_wait, permits.acquire()).await;
+                acquired.ok().and_then(Result::ok)
+            }
+        };
         let remaining = deadline.saturating_duration_since(Instant::now());
         self.fetch_one_waiting(remaining.max(short_wait), &query).await
     }

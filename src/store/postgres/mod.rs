@@ -99,8 +99,8 @@ struct Inner {
     transaction_pooler: bool,
     channel: Arc<str>,
     append_queue: AppendQueue,
-    /// A permit for each connection on which a statement may wait long for a stream's lock.
-    long_lock_waits: Semaphore,
+    /// A permit for each connection on which a statement may wait for a stream's lock.
+    lock_waits: Semaphore,
 }
 
 impl<E> Clone for PostgresStore<E> {
