@@ -1,7 +1,13 @@
--- Tables. Names are unqualified: objects are created in the first schema of the search path.
+-- Tables. In the migrations, @schema@ stands for the store's schema as a quoted identifier, and @schema_name@ for its name as a
+-- string literal.
+--
+-- Everything of the store is written with its schema, and everything else is of pg_catalog: the migrations run with that schema alone
+-- on the search path, before pg_temp, and the functions keep this path. So neither the caller's path nor another object in the
+-- store's schema decides what a name means: the server would prefer a function or an operator that fits the arguments better than
+-- pg_catalog's, wherever it is on the path.
 
 -- Every event of every stream. Within a stream, sequence numbers are 1, 2, 3, without gaps, in commit order.
-CREATE TABLE events (
+CREATE TABLE @schema@.events (
     stream_key  text COLLATE "C" NOT NULL,
     seq         bigint      NOT NULL CHECK (seq > 0),
     -- Never reused, so a stream that was rewritten to the same length can be told from the original.
@@ -14,11 +20,11 @@ CREATE TABLE events (
     PRIMARY KEY (stream_key, seq)
 );
 
-CREATE INDEX events_by_xid ON events (xid);
+CREATE INDEX events_by_xid ON @schema@.events (xid);
 
 -- What retention has removed: one row per stream that was ever trimmed. Rows outlive the events, so numbering continues after a
 -- stream was emptied, and readers can detect that events are gone.
-CREATE TABLE low_water_marks (
+CREATE TABLE @schema@.low_water_marks (
     stream_key    text COLLATE "C" PRIMARY KEY,
     -- Events up to this number have been removed.
     low_water     bigint NOT NULL CHECK (low_water >= 0),
@@ -26,13 +32,13 @@ CREATE TABLE low_water_marks (
     low_water_xid xid8
 );
 
-CREATE INDEX low_water_marks_by_xid ON low_water_marks (low_water_xid);
+CREATE INDEX low_water_marks_by_xid ON @schema@.low_water_marks (low_water_xid);
 
 -- The cluster and database that issued the transaction IDs in the tables above: one row. In a restored dump those IDs are
 -- meaningless until rebind_after_restore() is called.
 --
 -- Like every table here it has a primary key, or publications of all tables would make the server refuse deletes.
-CREATE TABLE history_identity (
+CREATE TABLE @schema@.history_identity (
     id                uuid   PRIMARY KEY DEFAULT gen_random_uuid(),
     -- Null if the server does not tell.
     system_identifier bigint,
@@ -42,7 +48,7 @@ CREATE TABLE history_identity (
 );
 
 -- The transaction IDs of a logical replica are not the publisher's: what it applies gets those of its own transactions.
-CREATE FUNCTION set_replicated_xid() RETURNS trigger
+CREATE FUNCTION @schema@.set_replicated_xid() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF tg_table_name = 'events' THEN
@@ -54,36 +60,38 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER set_replicated_xid BEFORE INSERT OR UPDATE ON events
-    FOR EACH ROW EXECUTE FUNCTION set_replicated_xid();
-CREATE TRIGGER set_replicated_xid BEFORE INSERT OR UPDATE ON low_water_marks
-    FOR EACH ROW EXECUTE FUNCTION set_replicated_xid();
+CREATE TRIGGER set_replicated_xid BEFORE INSERT OR UPDATE ON @schema@.events
+    FOR EACH ROW EXECUTE FUNCTION @schema@.set_replicated_xid();
+CREATE TRIGGER set_replicated_xid BEFORE INSERT OR UPDATE ON @schema@.low_water_marks
+    FOR EACH ROW EXECUTE FUNCTION @schema@.set_replicated_xid();
 -- Not for the publisher's own changes.
-ALTER TABLE events ENABLE REPLICA TRIGGER set_replicated_xid;
-ALTER TABLE low_water_marks ENABLE REPLICA TRIGGER set_replicated_xid;
+ALTER TABLE @schema@.events ENABLE REPLICA TRIGGER set_replicated_xid;
+ALTER TABLE @schema@.low_water_marks ENABLE REPLICA TRIGGER set_replicated_xid;
 
--- Describes the installation: the migrations that have run, whether the tables are bound to this database (see
--- rebind_after_restore()), and the tables on which row-level security applies to the caller; if there are any, nothing else.
--- Raises RB004 if every role may create objects in the schema. The table migrations is created before the first migration runs.
-CREATE FUNCTION installation(
+-- Describes the installation: the migrations that have run, with their checksums in hexadecimal; whether the tables are bound to this
+-- database (see rebind_after_restore()); and the tables on which row-level security applies to the caller; if there are any, nothing
+-- else. Raises RB004 if the caller's schema is not the one that these functions use: it was renamed, and theirs may be another role's.
+-- The table migrations is created before the first migration runs.
+CREATE FUNCTION @schema@.installation(
+    IN schema_name text,
     OUT versions bigint[],
-    OUT checksums bytea[],
+    OUT checksums text[],
     OUT bound boolean,
     OUT restricted_tables text[]
 )
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
-    -- The schema is on the search path of the functions, so what others have created in it must not be used here either.
-    IF pg_catalog.has_schema_privilege('public', pg_catalog.current_schema()::pg_catalog.text, 'CREATE') THEN
-        RAISE EXCEPTION 'every role may create objects in the schema' USING ERRCODE = 'RB004';
+    IF schema_name IS DISTINCT FROM @schema_name@ THEN
+        RAISE EXCEPTION 'the schema was renamed, its functions use the schema %', quote_ident(@schema_name@)
+            USING ERRCODE = 'RB004', HINT = 'Nothing was changed. Rename the schema back.';
     END IF;
     restricted_tables := ARRAY(
         SELECT t.name FROM unnest(ARRAY['events', 'low_water_marks', 'history_identity', 'migrations']) AS t (name)
-        WHERE row_security_active(t.name));
+        WHERE row_security_active(format('%I.%I', @schema_name@, t.name)));
     IF cardinality(restricted_tables) = 0 THEN
-        versions := ARRAY(SELECT m.version FROM migrations m WHERE m.success ORDER BY m.version);
-        checksums := ARRAY(SELECT m.checksum FROM migrations m WHERE m.success ORDER BY m.version);
-        bound := NOT pg_is_in_recovery() AND is_bound((SELECT s.system_identifier FROM server_identity() AS s));
+        versions := ARRAY(SELECT m.version FROM @schema@.migrations m WHERE m.success ORDER BY m.version);
+        checksums := ARRAY(SELECT encode(m.checksum, 'hex') FROM @schema@.migrations m WHERE m.success ORDER BY m.version);
+        bound := NOT pg_is_in_recovery() AND @schema@.is_bound((SELECT s.system_identifier FROM @schema@.server_identity() AS s));
     ELSE
         versions := '{}';
         checksums := '{}';

@@ -1,5 +1,4 @@
--- Appending and notifying. Every function keeps the search path under which it was created, so it finds the tables of its own
--- schema whatever the caller's search path. Functions that use tables turn row_security off: row-level security that applies to the
+-- Appending and notifying. Functions that use tables turn row_security off: row-level security that applies to the
 -- caller is then an error, instead of hiding rows. Functions that look up rows disable sequential scans and force a generic plan: a
 -- plan that is cached while the tables are small is still used after they have grown.
 --
@@ -9,14 +8,14 @@
 
 -- The channel of the notifications about this schema's streams: "doorbell" for the schema of that name; for others "doorbell_" and
 -- the schema's name, or "doorbell-" and a hash of it, if the former does not fit into 63 bytes. The Rust crate derives the same.
-CREATE FUNCTION notification_channel() RETURNS text
+CREATE FUNCTION @schema@.notification_channel() RETURNS text
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE
-    schema_name bytea := convert_to(current_schema(), 'UTF8');
+    schema_name bytea := convert_to(@schema_name@, 'UTF8');
 BEGIN
     RETURN CASE
-        WHEN current_schema() = 'doorbell' THEN 'doorbell'
-        WHEN octet_length(schema_name) <= 63 - 9 THEN 'doorbell_' || current_schema()
+        WHEN @schema_name@ = 'doorbell' THEN 'doorbell'
+        WHEN octet_length(schema_name) <= 63 - 9 THEN 'doorbell_' || @schema_name@
         ELSE 'doorbell-' || md5(schema_name)
     END;
 END
@@ -25,11 +24,11 @@ $$;
 -- Validates a stream key, then locks the stream until the end of the transaction.
 --
 -- Waits for the lock for lock_timeout_ms, or for the session's lock_timeout if that is null.
-CREATE FUNCTION lock_stream(stream_key text, lock_timeout_ms integer DEFAULT NULL) RETURNS void
+CREATE FUNCTION @schema@.lock_stream(stream_key text, lock_timeout_ms integer DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET row_security = off AS $$
 DECLARE
     -- Seeded with the schema, so that streams with the same key in two schemas do not block each other.
-    lock_id bigint := hashtextextended(lock_stream.stream_key COLLATE "C", hashtextextended(current_schema(), 0));
+    lock_id bigint := hashtextextended(lock_stream.stream_key COLLATE "C", hashtextextended(@schema_name@, 0));
     previous_timeout text;
 BEGIN
     IF coalesce(lock_stream.stream_key, '') = '' THEN
@@ -55,23 +54,23 @@ BEGIN
     -- concurrent append. This insert detects a concurrent trim: conflicting with a row that the snapshot does not show is a
     -- serialization failure.
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        INSERT INTO low_water_marks (stream_key, low_water) VALUES (lock_stream.stream_key, 0) ON CONFLICT DO NOTHING;
+        INSERT INTO @schema@.low_water_marks (stream_key, low_water) VALUES (lock_stream.stream_key, 0) ON CONFLICT DO NOTHING;
     END IF;
 END
 $$;
 
 -- Locks a stream until the end of the transaction, unless another transaction has locked it. Returns whether it is locked.
-CREATE FUNCTION try_lock_stream(stream_key text) RETURNS boolean
+CREATE FUNCTION @schema@.try_lock_stream(stream_key text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
 BEGIN
     -- The lock ID is that of lock_stream().
     RETURN pg_try_advisory_xact_lock(
-        hashtextextended(try_lock_stream.stream_key COLLATE "C", hashtextextended(current_schema(), 0)));
+        hashtextextended(try_lock_stream.stream_key COLLATE "C", hashtextextended(@schema_name@, 0)));
 END
 $$;
 
 -- Raises RB001: an event carries a number that is not the next of its stream.
-CREATE FUNCTION raise_seq_conflict(stream_key text, expected bigint, actual bigint) RETURNS void
+CREATE FUNCTION @schema@.raise_seq_conflict(stream_key text, expected bigint, actual bigint) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
 BEGIN
     RAISE EXCEPTION 'the event has sequence number %, but the next is %', actual, expected
@@ -86,7 +85,7 @@ $$;
 -- With notify, the transaction sends a notification when it commits, on channel or, if that is null, on notification_channel(). All
 -- such commits of the cluster are serialized, each waiting for the previous one's flush; on a busy server, call notify_events()
 -- after the commit instead.
-CREATE FUNCTION append_record(
+CREATE FUNCTION @schema@.append_record(
     IN stream_key text,
     IN payload jsonb,
     IN expected_seq bigint DEFAULT NULL,
@@ -103,19 +102,19 @@ DECLARE
     new_id uuid := gen_random_uuid();
     new_time timestamptz;
 BEGIN
-    PERFORM lock_stream(append_record.stream_key, append_record.lock_timeout_ms);
+    PERFORM @schema@.lock_stream(append_record.stream_key, append_record.lock_timeout_ms);
     -- A separate statement, so that its snapshot is taken after the stream was locked.
     seq := 1 + coalesce(
-        (SELECT e.seq FROM events e WHERE e.stream_key = append_record.stream_key ORDER BY e.seq DESC LIMIT 1),
-        (SELECT m.low_water FROM low_water_marks m WHERE m.stream_key = append_record.stream_key),
+        (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = append_record.stream_key ORDER BY e.seq DESC LIMIT 1),
+        (SELECT m.low_water FROM @schema@.low_water_marks m WHERE m.stream_key = append_record.stream_key),
         0
     );
     IF coalesce(append_record.expected_seq, 0) NOT IN (0, seq) THEN
-        PERFORM raise_seq_conflict(append_record.stream_key, seq, append_record.expected_seq);
+        PERFORM @schema@.raise_seq_conflict(append_record.stream_key, seq, append_record.expected_seq);
     END IF;
     new_time := clock_timestamp();
     -- In a transaction that keeps one snapshot, a number that was assigned since then is a serialization failure.
-    INSERT INTO events (stream_key, seq, event_id, appended_at, payload)
+    INSERT INTO @schema@.events (stream_key, seq, event_id, appended_at, payload)
     VALUES (append_record.stream_key, append_record.seq, new_id, new_time, append_record.payload)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
@@ -125,13 +124,13 @@ BEGIN
     event_id := uuid_send(new_id);
     appended_at := date_part('epoch', new_time);
     IF append_record.notify THEN
-        PERFORM pg_notify(coalesce(append_record.channel, notification_channel()), append_record.stream_key || ':' || seq);
+        PERFORM pg_notify(coalesce(append_record.channel, @schema@.notification_channel()), append_record.stream_key || ':' || seq);
     END IF;
 END
 $$;
 
 -- Like append_record, but returns only the sequence number.
-CREATE FUNCTION append(
+CREATE FUNCTION @schema@.append(
     stream_key text,
     payload jsonb,
     expected_seq bigint DEFAULT NULL,
@@ -142,14 +141,14 @@ CREATE FUNCTION append(
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
 BEGIN
     RETURN (
-        SELECT r.seq FROM append_record(
+        SELECT r.seq FROM @schema@.append_record(
             append.stream_key, append.payload, append.expected_seq, append.notify, append.channel, append.lock_timeout_ms) AS r);
 END
 $$;
 
 -- Appends several events in array order, all or none, and returns their sequence numbers and IDs in that order, and their time.
 -- Streams are locked in byte order of their keys, so transactions that consist of one such call cannot deadlock each other.
-CREATE FUNCTION append_records(
+CREATE FUNCTION @schema@.append_records(
     IN stream_keys text[],
     IN payloads jsonb[],
     IN expected_seqs bigint[] DEFAULT NULL,
@@ -179,12 +178,12 @@ BEGIN
         RAISE EXCEPTION 'the arrays differ in length' USING ERRCODE = 'array_subscript_error';
     END IF;
     FOREACH distinct_key IN ARRAY distinct_keys LOOP
-        PERFORM lock_stream(distinct_key, append_records.lock_timeout_ms);
+        PERFORM @schema@.lock_stream(distinct_key, append_records.lock_timeout_ms);
     END LOOP;
     next_seqs := ARRAY(
         SELECT 1 + coalesce(
-            (SELECT e.seq FROM events e WHERE e.stream_key = s.k ORDER BY e.seq DESC LIMIT 1),
-            (SELECT m.low_water FROM low_water_marks m WHERE m.stream_key = s.k),
+            (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = s.k ORDER BY e.seq DESC LIMIT 1),
+            (SELECT m.low_water FROM @schema@.low_water_marks m WHERE m.stream_key = s.k),
             0)
         FROM unnest(distinct_keys) WITH ORDINALITY AS s (k, i) ORDER BY s.i);
     -- An event's number is the next of its stream, plus the number of earlier events of that stream in the batch.
@@ -199,14 +198,14 @@ BEGIN
         WHERE coalesce(b.expected, 0) NOT IN (0, b.seq)
         ORDER BY b.i LIMIT 1;
         IF FOUND THEN
-            PERFORM raise_seq_conflict(conflict.k, conflict.seq, conflict.expected);
+            PERFORM @schema@.raise_seq_conflict(conflict.k, conflict.seq, conflict.expected);
         END IF;
     END IF;
     new_ids := ARRAY(SELECT gen_random_uuid() FROM unnest(seqs));
     event_ids := ARRAY(SELECT uuid_send(n.id) FROM unnest(new_ids) WITH ORDINALITY AS n (id, i) ORDER BY n.i);
     new_time := clock_timestamp();
     appended_at := date_part('epoch', new_time);
-    INSERT INTO events (stream_key, seq, event_id, appended_at, payload)
+    INSERT INTO @schema@.events (stream_key, seq, event_id, appended_at, payload)
     SELECT b.k, b.seq, b.id, new_time, b.payload
     FROM unnest(append_records.stream_keys, seqs, new_ids, append_records.payloads) AS b (k, seq, id, payload)
     ON CONFLICT DO NOTHING;
@@ -220,14 +219,14 @@ BEGIN
             SELECT b.k, min(b.seq) AS first, max(b.seq) AS last
             FROM unnest(append_records.stream_keys, seqs) AS b (k, seq) GROUP BY b.k
         LOOP
-            PERFORM notify_events(appended.k, appended.first, appended.last, append_records.channel);
+            PERFORM @schema@.notify_events(appended.k, appended.first, appended.last, append_records.channel);
         END LOOP;
     END IF;
 END
 $$;
 
 -- Like append_records, but returns only the sequence numbers.
-CREATE FUNCTION append_many(
+CREATE FUNCTION @schema@.append_many(
     stream_keys text[],
     payloads jsonb[],
     expected_seqs bigint[] DEFAULT NULL,
@@ -238,7 +237,7 @@ CREATE FUNCTION append_many(
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
 BEGIN
     RETURN (
-        SELECT r.seqs FROM append_records(
+        SELECT r.seqs FROM @schema@.append_records(
             append_many.stream_keys, append_many.payloads, append_many.expected_seqs,
             append_many.notify, append_many.channel, append_many.lock_timeout_ms) AS r);
 END
@@ -247,7 +246,7 @@ $$;
 -- Like append_records, but never waits for a lock: events of streams that another transaction has locked are skipped, and their
 -- sequence numbers and IDs are null. The other events are appended, all or none. A process that appends to many streams groups
 -- them in few transactions this way, without one locked stream delaying the others.
-CREATE FUNCTION try_append_records(
+CREATE FUNCTION @schema@.try_append_records(
     IN stream_keys text[],
     IN payloads jsonb[],
     IN expected_seqs bigint[] DEFAULT NULL,
@@ -258,7 +257,7 @@ CREATE FUNCTION try_append_records(
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
 DECLARE
     -- The lock IDs are those of lock_stream().
-    schema_hash bigint := hashtextextended(current_schema(), 0);
+    schema_hash bigint := hashtextextended(@schema_name@, 0);
     locked_keys text[];
     -- Positions in the arguments of the events whose streams were locked by this call.
     positions integer[];
@@ -267,7 +266,7 @@ BEGIN
     IF cardinality(try_append_records.stream_keys) = 1 AND cardinality(try_append_records.payloads) = 1 THEN
         IF pg_try_advisory_xact_lock(hashtextextended(try_append_records.stream_keys[1] COLLATE "C", schema_hash)) THEN
             SELECT r.seq, r.event_id, r.appended_at INTO appended
-            FROM append_record(
+            FROM @schema@.append_record(
                 try_append_records.stream_keys[1], try_append_records.payloads[1], try_append_records.expected_seqs[1]) AS r;
             seqs := ARRAY[appended.seq];
             event_ids := ARRAY[appended.event_id];
@@ -283,7 +282,7 @@ BEGIN
         WHERE NOT pg_try_advisory_xact_lock(hashtextextended(s.k, schema_hash)));
     IF cardinality(locked_keys) = 0 THEN
         SELECT r.seqs, r.event_ids, r.appended_at INTO seqs, event_ids, appended_at
-        FROM append_records(
+        FROM @schema@.append_records(
             try_append_records.stream_keys, try_append_records.payloads, try_append_records.expected_seqs) AS r;
         RETURN;
     END IF;
@@ -291,7 +290,7 @@ BEGIN
         SELECT b.i FROM unnest(try_append_records.stream_keys) WITH ORDINALITY AS b (k, i)
         WHERE b.k COLLATE "C" <> ALL (locked_keys) ORDER BY b.i);
     SELECT r.seqs, r.event_ids, r.appended_at INTO appended
-    FROM append_records(
+    FROM @schema@.append_records(
         ARRAY(SELECT try_append_records.stream_keys[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
         ARRAY(SELECT try_append_records.payloads[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
         ARRAY(SELECT try_append_records.expected_seqs[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o)) AS r;
@@ -306,11 +305,11 @@ END
 $$;
 
 -- Sends a notification for one event of a stream.
-CREATE FUNCTION notify_events(stream_key text, seq bigint, channel text DEFAULT NULL) RETURNS void
+CREATE FUNCTION @schema@.notify_events(stream_key text, seq bigint, channel text DEFAULT NULL) RETURNS void
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
-RETURN pg_notify(coalesce(channel, notification_channel()), stream_key || ':' || seq);
+RETURN pg_notify(coalesce(channel, @schema@.notification_channel()), stream_key || ':' || seq);
 
 -- Sends a notification for a range of events of a stream.
-CREATE FUNCTION notify_events(stream_key text, first bigint, last bigint, channel text DEFAULT NULL) RETURNS void
+CREATE FUNCTION @schema@.notify_events(stream_key text, first bigint, last bigint, channel text DEFAULT NULL) RETURNS void
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
-RETURN pg_notify(coalesce(channel, notification_channel()), stream_key || ':' || first || CASE WHEN last > first THEN '-' || last ELSE '' END);
+RETURN pg_notify(coalesce(channel, @schema@.notification_channel()), stream_key || ':' || first || CASE WHEN last > first THEN '-' || last ELSE '' END);

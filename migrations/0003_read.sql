@@ -4,7 +4,7 @@
 -- Returns argument if this is the expected server: a primary that was started at this time, in UTC, to the microsecond.
 -- Otherwise raises RB003. Any server is the expected one if expected is null. As an argument of the other functions' calls, it runs
 -- before they read or write anything.
-CREATE FUNCTION require_server(expected text, argument anyelement) RETURNS anyelement
+CREATE FUNCTION @schema@.require_server(expected text, argument anyelement) RETURNS anyelement
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
     IF expected IS NOT NULL THEN
@@ -22,7 +22,7 @@ $$;
 -- Reads several streams in one snapshot: from each, at most max_events events with numbers above its element of after. Returns at
 -- least one row per requested range, in array order, numbered by ordinal from 1; a range without events has one row, with nulls
 -- for the event.
-CREATE FUNCTION replay_many(
+CREATE FUNCTION @schema@.replay_many(
     stream_keys text[],
     after bigint[],
     max_events bigint,
@@ -40,23 +40,23 @@ BEGIN
     SELECT r.ordinal, coalesce(m.low_water, 0), e.seq, uuid_send(e.event_id), date_part('epoch', e.appended_at), e.payload::text
     FROM unnest(replay_many.stream_keys, replay_many.after) WITH ORDINALITY AS r (stream_key, after, ordinal)
     LEFT JOIN LATERAL (
-        SELECT low_water_marks.low_water FROM low_water_marks WHERE low_water_marks.stream_key = r.stream_key LIMIT 1) AS m ON true
+        SELECT low_water_marks.low_water FROM @schema@.low_water_marks WHERE low_water_marks.stream_key = r.stream_key LIMIT 1) AS m ON true
     LEFT JOIN LATERAL (
-        SELECT events.seq, events.event_id, events.appended_at, events.payload FROM events
+        SELECT events.seq, events.event_id, events.appended_at, events.payload FROM @schema@.events
         WHERE events.stream_key = r.stream_key AND events.seq > r.after ORDER BY events.seq LIMIT max_events) AS e ON true
     ORDER BY r.ordinal, e.seq;
 END
 $$;
 
 -- Returns the highest sequence number of each stream, in array order, counting removed events; 0 for a stream that does not exist.
-CREATE FUNCTION high_waters(stream_keys text[]) RETURNS bigint[]
+CREATE FUNCTION @schema@.high_waters(stream_keys text[]) RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
 SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(
         SELECT coalesce(
-            (SELECT e.seq FROM events e WHERE e.stream_key = r.stream_key ORDER BY e.seq DESC LIMIT 1),
-            (SELECT m.low_water FROM low_water_marks m WHERE m.stream_key = r.stream_key LIMIT 1),
+            (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = r.stream_key ORDER BY e.seq DESC LIMIT 1),
+            (SELECT m.low_water FROM @schema@.low_water_marks m WHERE m.stream_key = r.stream_key LIMIT 1),
             0)
         FROM unnest(high_waters.stream_keys) WITH ORDINALITY AS r (stream_key, ordinal)
         ORDER BY r.ordinal);
@@ -64,12 +64,12 @@ END
 $$;
 
 -- Returns the ID of the event with each stream key and sequence number, in array order; null where there is no event.
-CREATE FUNCTION event_ids(stream_keys text[], seqs bigint[]) RETURNS bytea[]
+CREATE FUNCTION @schema@.event_ids(stream_keys text[], seqs bigint[]) RETURNS bytea[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
 SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(
-        SELECT (SELECT uuid_send(e.event_id) FROM events e WHERE e.stream_key = r.stream_key AND e.seq = r.seq LIMIT 1)
+        SELECT (SELECT uuid_send(e.event_id) FROM @schema@.events e WHERE e.stream_key = r.stream_key AND e.seq = r.seq LIMIT 1)
         FROM unnest(event_ids.stream_keys, event_ids.seqs) WITH ORDINALITY AS r (stream_key, seq, ordinal)
         ORDER BY r.ordinal);
 END

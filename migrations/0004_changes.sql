@@ -1,7 +1,7 @@
 -- Which streams have changed since a watermark, for readers that cannot rely on notifications alone.
 
 -- Returns what the server tells about itself, null for what it does not tell: managed services lack some of these functions.
-CREATE FUNCTION server_identity(OUT system_identifier bigint, OUT started_at timestamptz)
+CREATE FUNCTION @schema@.server_identity(OUT system_identifier bigint, OUT started_at timestamptz)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 BEGIN
     BEGIN
@@ -19,7 +19,7 @@ $$;
 
 -- Whether the transaction IDs in the tables are this cluster's. They are not in a restored dump, and after pg_upgrade nobody knows,
 -- until rebind_after_restore() is called.
-CREATE FUNCTION is_bound(system_identifier bigint) RETURNS boolean
+CREATE FUNCTION @schema@.is_bound(system_identifier bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off AS $$
 BEGIN
     -- Every row must be of this cluster. A second one comes with the data of a dump, or from a publisher.
@@ -27,14 +27,14 @@ BEGIN
         SELECT bool_and(i.bound_by IS NOT DISTINCT FROM i.xmin
             AND i.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
             AND coalesce(i.system_identifier = is_bound.system_identifier, true))
-        FROM history_identity i), false);
+        FROM @schema@.history_identity i), false);
 END
 $$;
 
 -- Identifies what a watermark's transaction IDs belong to: this cluster, database and server start, and so this timeline. Null where
 -- transaction IDs are meaningless: on a standby, whose snapshots do not list running transactions; in a restored dump until
 -- rebind_after_restore() is called; and on a server that does not tell when it was started.
-CREATE FUNCTION history_identity() RETURNS text
+CREATE FUNCTION @schema@.history_identity() RETURNS text
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off AS $$
 DECLARE
     server record;
@@ -42,47 +42,47 @@ BEGIN
     IF pg_is_in_recovery() THEN
         RETURN NULL;
     END IF;
-    server := server_identity();
-    IF server.started_at IS NULL OR NOT is_bound(server.system_identifier) THEN
+    server := @schema@.server_identity();
+    IF server.started_at IS NULL OR NOT @schema@.is_bound(server.system_identifier) THEN
         RETURN NULL;
     END IF;
     RETURN (
         SELECT concat_ws('/', i.id, i.system_identifier, i.database, i.bound_by, extract(epoch FROM server.started_at))
-        FROM history_identity i);
+        FROM @schema@.history_identity i);
 END
 $$;
 
 -- Binds the tables to this cluster and database, if they are bound to another one or to none: after the migrations, and after a
 -- dump was restored. Returns whether anything was changed.
-CREATE FUNCTION rebind_after_restore() RETURNS boolean
+CREATE FUNCTION @schema@.rebind_after_restore() RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET row_security = off AS $$
 DECLARE
-    current_system bigint := (SELECT s.system_identifier FROM server_identity() AS s);
+    current_system bigint := (SELECT s.system_identifier FROM @schema@.server_identity() AS s);
     inserted_by xid;
 BEGIN
-    IF is_bound(current_system) THEN
+    IF @schema@.is_bound(current_system) THEN
         RETURN false;
     END IF;
     -- Block appends while transaction IDs are rewritten; readers are not blocked.
-    LOCK TABLE events, low_water_marks, history_identity IN SHARE ROW EXCLUSIVE MODE;
-    IF is_bound(current_system) THEN
+    LOCK TABLE @schema@.events, @schema@.low_water_marks, @schema@.history_identity IN SHARE ROW EXCLUSIVE MODE;
+    IF @schema@.is_bound(current_system) THEN
         RETURN false;
     END IF;
     -- Transaction IDs of another cluster may lie in this one's future, and their rows would count as invisible. IDs in the past
     -- do no harm.
-    UPDATE events SET xid = pg_current_xact_id() WHERE xid >= pg_snapshot_xmin(pg_current_snapshot());
-    UPDATE low_water_marks SET low_water_xid = pg_current_xact_id() WHERE low_water_xid >= pg_snapshot_xmin(pg_current_snapshot());
-    DELETE FROM history_identity;
-    INSERT INTO history_identity (system_identifier, database)
+    UPDATE @schema@.events SET xid = pg_current_xact_id() WHERE xid >= pg_snapshot_xmin(pg_current_snapshot());
+    UPDATE @schema@.low_water_marks SET low_water_xid = pg_current_xact_id() WHERE low_water_xid >= pg_snapshot_xmin(pg_current_snapshot());
+    DELETE FROM @schema@.history_identity;
+    INSERT INTO @schema@.history_identity (system_identifier, database)
     SELECT current_system, d.oid FROM pg_database d WHERE d.datname = current_database()
     RETURNING xmin INTO inserted_by;
     -- The new version of the row has the same xmin: it is not written by another subtransaction.
-    UPDATE history_identity SET bound_by = inserted_by;
+    UPDATE @schema@.history_identity SET bound_by = inserted_by;
     RETURN true;
 END
 $$;
 
-SELECT rebind_after_restore();
+SELECT @schema@.rebind_after_restore();
 
 -- Lists at most max_streams streams with events that became visible after the watermark since. Without a watermark, or with one
 -- that is meaningless here, lists all streams and sets complete. The returned watermark continues the list if more is set, and
@@ -90,7 +90,7 @@ SELECT rebind_after_restore();
 -- the last watermark, or both.
 --
 -- STABLE, so that everything here is read with the snapshot that the watermark names.
-CREATE FUNCTION changed_since(
+CREATE FUNCTION @schema@.changed_since(
     IN since text,
     IN max_streams integer,
     OUT stream_keys text[],
@@ -103,7 +103,7 @@ CREATE FUNCTION changed_since(
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET jit = off AS $$
 DECLARE
     start jsonb := changed_since.since::jsonb;
-    current_identity text := history_identity();
+    current_identity text := @schema@.history_identity();
     -- What was visible at the watermark.
     since_snapshot pg_snapshot;
     -- What all pages of this list describe.
@@ -127,24 +127,24 @@ BEGIN
     IF complete THEN
         from_key := coalesce(
             start ->> 'from_key',
-            greatest((SELECT max(e.stream_key) FROM events e), (SELECT max(m.stream_key) FROM low_water_marks m)));
+            greatest((SELECT max(e.stream_key) FROM @schema@.events e), (SELECT max(m.stream_key) FROM @schema@.low_water_marks m)));
         -- In descending order of keys, one probe of the primary key finds both a stream and its last event.
         WITH RECURSIVE heads AS (
-            (SELECT e.stream_key, e.seq FROM events e
+            (SELECT e.stream_key, e.seq FROM @schema@.events e
                 WHERE e.stream_key <= from_key ORDER BY e.stream_key DESC, e.seq DESC LIMIT 1)
             UNION ALL
             SELECT below.stream_key, below.seq
             FROM heads h
             CROSS JOIN LATERAL (
-                SELECT e.stream_key, e.seq FROM events e
+                SELECT e.stream_key, e.seq FROM @schema@.events e
                 WHERE e.stream_key < h.stream_key ORDER BY e.stream_key DESC, e.seq DESC LIMIT 1) AS below
         ), page AS (
             (SELECT h.stream_key, h.seq FROM heads h LIMIT max_streams + 1)
             UNION ALL
             -- Streams whose events have all been removed.
-            (SELECT m.stream_key, m.low_water FROM low_water_marks m
+            (SELECT m.stream_key, m.low_water FROM @schema@.low_water_marks m
                 WHERE m.stream_key <= from_key AND m.low_water > 0
-                    AND (SELECT e.seq FROM events e WHERE e.stream_key = m.stream_key LIMIT 1) IS NULL
+                    AND (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = m.stream_key LIMIT 1) IS NULL
                 ORDER BY m.stream_key DESC LIMIT max_streams + 1)
             ORDER BY stream_key DESC LIMIT max_streams + 1
         )
@@ -168,22 +168,22 @@ BEGIN
         FROM (
             SELECT c.xid, c.stream_key, c.seq
             FROM (
-                SELECT e.xid, e.stream_key, e.seq FROM events e WHERE e.xid = ANY (running_xids)
+                SELECT e.xid, e.stream_key, e.seq FROM @schema@.events e WHERE e.xid = ANY (running_xids)
                 UNION ALL
-                SELECT e.xid, e.stream_key, e.seq FROM events e
+                SELECT e.xid, e.stream_key, e.seq FROM @schema@.events e
                 WHERE e.xid >= greatest(pg_snapshot_xmax(since_snapshot), after_xid) AND e.xid < pg_snapshot_xmax(upto_snapshot)
                 UNION ALL
                 -- If the last event was removed since, its stream has changed all the same.
-                SELECT m.low_water_xid, m.stream_key, m.low_water FROM low_water_marks m WHERE m.low_water_xid = ANY (running_xids)
+                SELECT m.low_water_xid, m.stream_key, m.low_water FROM @schema@.low_water_marks m WHERE m.low_water_xid = ANY (running_xids)
                 UNION ALL
-                SELECT m.low_water_xid, m.stream_key, m.low_water FROM low_water_marks m
+                SELECT m.low_water_xid, m.stream_key, m.low_water FROM @schema@.low_water_marks m
                 WHERE m.low_water_xid >= greatest(pg_snapshot_xmax(since_snapshot), after_xid)
                     AND m.low_water_xid < pg_snapshot_xmax(upto_snapshot)
             ) AS c
             WHERE pg_visible_in_snapshot(c.xid, upto_snapshot)
                 AND (c.xid, c.stream_key) > (after_xid, after_key COLLATE "C")
                 AND NOT coalesce((
-                    SELECT pg_visible_in_snapshot(s.xid, upto_snapshot) FROM events s
+                    SELECT pg_visible_in_snapshot(s.xid, upto_snapshot) FROM @schema@.events s
                     WHERE s.stream_key = c.stream_key AND s.seq = c.seq + 1), false)
             ORDER BY c.xid, c.stream_key
             LIMIT max_streams + 1
@@ -205,12 +205,12 @@ $$;
 -- Returns high_waters(), and a watermark for first_recent(): null where transaction IDs are meaningless.
 --
 -- STABLE, so that the watermark names the snapshot with which the numbers are read.
-CREATE FUNCTION high_waters_at(IN stream_keys text[], OUT high_waters bigint[], OUT watermark text)
+CREATE FUNCTION @schema@.high_waters_at(IN stream_keys text[], OUT high_waters bigint[], OUT watermark text)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off AS $$
 DECLARE
-    current_identity text := history_identity();
+    current_identity text := @schema@.history_identity();
 BEGIN
-    high_waters := high_waters(high_waters_at.stream_keys);
+    high_waters := @schema@.high_waters(high_waters_at.stream_keys);
     IF current_identity IS NOT NULL THEN
         watermark := jsonb_build_object('history_identity', current_identity, 'since', pg_current_snapshot()::text)::text;
     END IF;
@@ -220,7 +220,7 @@ $$;
 -- Returns the lowest number of each stream's recent events above after and up to through, in array order; null for a stream that has
 -- none. An event is recent if it was not yet visible at the watermark, however long ago it was appended. Without a watermark, or with
 -- one that is meaningless here, it is recent if it was appended at most max_age seconds ago.
-CREATE FUNCTION first_recent(
+CREATE FUNCTION @schema@.first_recent(
     stream_keys text[],
     after bigint[],
     through bigint[],
@@ -230,11 +230,11 @@ CREATE FUNCTION first_recent(
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
 SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
-    current_identity text := history_identity();
+    current_identity text := @schema@.history_identity();
 BEGIN
     RETURN ARRAY(
         SELECT (
-            SELECT e.seq FROM events e
+            SELECT e.seq FROM @schema@.events e
             WHERE e.stream_key = r.stream_key AND e.seq > r.after AND e.seq <= r.through
                 AND CASE
                     WHEN w.since IS NULL THEN e.appended_at >= clock_timestamp() - make_interval(secs => r.max_age)

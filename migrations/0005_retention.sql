@@ -4,7 +4,7 @@
 -- removed. Raises the stream's low-water mark in the same transaction.
 --
 -- One call is one bounded step that blocks appends to the stream. Call it again for as long as it returns max_events.
-CREATE FUNCTION trim_stream(
+CREATE FUNCTION @schema@.trim_stream(
     stream_key text,
     through bigint,
     max_events integer DEFAULT 1000,
@@ -16,20 +16,20 @@ DECLARE
     last_xid xid8;
     removed bigint;
 BEGIN
-    PERFORM lock_stream(trim_stream.stream_key, trim_stream.lock_timeout_ms);
+    PERFORM @schema@.lock_stream(trim_stream.stream_key, trim_stream.lock_timeout_ms);
     SELECT max(oldest.seq) INTO last_seq
     FROM (
-        SELECT e.seq FROM events e
+        SELECT e.seq FROM @schema@.events e
         WHERE e.stream_key = trim_stream.stream_key AND e.seq <= trim_stream.through
         ORDER BY e.seq LIMIT trim_stream.max_events
     ) AS oldest;
     IF last_seq IS NULL THEN
         RETURN 0;
     END IF;
-    SELECT e.xid INTO last_xid FROM events e WHERE e.stream_key = trim_stream.stream_key AND e.seq = last_seq;
-    DELETE FROM events e WHERE e.stream_key = trim_stream.stream_key AND e.seq <= last_seq;
+    SELECT e.xid INTO last_xid FROM @schema@.events e WHERE e.stream_key = trim_stream.stream_key AND e.seq = last_seq;
+    DELETE FROM @schema@.events e WHERE e.stream_key = trim_stream.stream_key AND e.seq <= last_seq;
     GET DIAGNOSTICS removed = ROW_COUNT;
-    INSERT INTO low_water_marks AS m (stream_key, low_water, low_water_xid)
+    INSERT INTO @schema@.low_water_marks AS m (stream_key, low_water, low_water_xid)
     VALUES (trim_stream.stream_key, last_seq, last_xid)
     ON CONFLICT ON CONSTRAINT low_water_marks_pkey DO UPDATE
     SET low_water = greatest(m.low_water, excluded.low_water), low_water_xid = excluded.low_water_xid;
@@ -40,7 +40,7 @@ $$;
 -- Calls trim_stream for several streams, with the element of throughs for each, and returns how many events it removed in all. If
 -- there is more than one, never waits for a lock, which would delay appends to those that it has locked already: streams that
 -- another transaction has locked are skipped and returned in locked_keys.
-CREATE FUNCTION trim_streams(
+CREATE FUNCTION @schema@.trim_streams(
     IN stream_keys text[],
     IN throughs bigint[],
     IN max_events integer DEFAULT 1000,
@@ -57,9 +57,9 @@ BEGIN
     FOR stream IN
         SELECT s.k, s.through FROM unnest(trim_streams.stream_keys, trim_streams.throughs) AS s (k, through)
     LOOP
-        IF cardinality(trim_streams.stream_keys) = 1 OR try_lock_stream(stream.k) THEN
+        IF cardinality(trim_streams.stream_keys) = 1 OR @schema@.try_lock_stream(stream.k) THEN
             removed := removed
-                + trim_stream(stream.k, stream.through, trim_streams.max_events, trim_streams.lock_timeout_ms);
+                + @schema@.trim_stream(stream.k, stream.through, trim_streams.max_events, trim_streams.lock_timeout_ms);
         ELSE
             locked_keys := locked_keys || stream.k;
         END IF;
@@ -69,7 +69,7 @@ $$;
 
 -- Lists at most max_streams streams with keys above after_key, in key order, with the oldest event of each, its age in seconds, and
 -- the last event.
-CREATE FUNCTION stream_extents(
+CREATE FUNCTION @schema@.stream_extents(
     after_key text,
     max_streams integer,
     OUT stream_key text,
@@ -81,24 +81,24 @@ LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET 
 BEGIN
     RETURN QUERY
     WITH RECURSIVE oldest AS (
-        (SELECT e.stream_key, e.seq, e.appended_at FROM events e
+        (SELECT e.stream_key, e.seq, e.appended_at FROM @schema@.events e
             WHERE e.stream_key > after_key ORDER BY e.stream_key, e.seq LIMIT 1)
         UNION ALL
         SELECT above.stream_key, above.seq, above.appended_at
         FROM oldest o
         CROSS JOIN LATERAL (
-            SELECT e.stream_key, e.seq, e.appended_at FROM events e
+            SELECT e.stream_key, e.seq, e.appended_at FROM @schema@.events e
             WHERE e.stream_key > o.stream_key ORDER BY e.stream_key, e.seq LIMIT 1) AS above
     )
     SELECT o.stream_key, o.seq, date_part('epoch', clock_timestamp() - o.appended_at),
-        (SELECT e.seq FROM events e WHERE e.stream_key = o.stream_key ORDER BY e.seq DESC LIMIT 1)
+        (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = o.stream_key ORDER BY e.seq DESC LIMIT 1)
     FROM oldest o LIMIT max_streams;
 END
 $$;
 
 -- Examines the oldest max_events events of a stream, and returns the number of the last one that was appended before cutoff, with
 -- all its predecessors; null if there is none.
-CREATE FUNCTION last_seq_before(stream_key text, cutoff timestamptz, max_events integer) RETURNS bigint
+CREATE FUNCTION @schema@.last_seq_before(stream_key text, cutoff timestamptz, max_events integer) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET enable_indexscan = on AS $$
 BEGIN
     -- Stops at the first younger event: the server's clock may have been set back, but events are removed in order.
@@ -107,7 +107,7 @@ BEGIN
         FROM (
             SELECT e.seq, bool_and(e.appended_at < cutoff) OVER (ORDER BY e.seq) AS old
             FROM (
-                SELECT e.seq, e.appended_at FROM events e
+                SELECT e.seq, e.appended_at FROM @schema@.events e
                 WHERE e.stream_key = last_seq_before.stream_key ORDER BY e.seq LIMIT max_events
             ) AS e
         ) AS w
@@ -116,13 +116,13 @@ END
 $$;
 
 -- Calls last_seq_before for several streams, with the time that lies age seconds back, and returns the results in array order.
-CREATE FUNCTION last_seqs_before(stream_keys text[], age double precision, max_events integer) RETURNS bigint[]
+CREATE FUNCTION @schema@.last_seqs_before(stream_keys text[], age double precision, max_events integer) RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE
     cutoff timestamptz := clock_timestamp() - make_interval(secs => last_seqs_before.age);
 BEGIN
     RETURN ARRAY(
-        SELECT last_seq_before(s.k, cutoff, last_seqs_before.max_events)
+        SELECT @schema@.last_seq_before(s.k, cutoff, last_seqs_before.max_events)
         FROM unnest(last_seqs_before.stream_keys) WITH ORDINALITY AS s (k, i) ORDER BY s.i);
 END
 $$;

@@ -38,13 +38,18 @@ fn hostile_server() -> (Server, String) {
     (server, url)
 }
 
-/// The calls that sessions of `app` have made, after all of them have ended and so have reported.
-async fn calls(server: &Server) -> String {
+/// Waits for all sessions of `app` to end, and so to report their calls.
+async fn sessions_end(server: &Server) {
     eventually("the sessions end", || {
         let sessions = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'";
         server.psql(sessions).unwrap() == "0"
     })
     .await;
+}
+
+/// The calls that sessions of `app` have made.
+async fn calls(server: &Server) -> String {
+    sessions_end(server).await;
     server.psql_in("app", CALLS).unwrap()
 }
 
@@ -79,6 +84,40 @@ async fn p17_a_hostile_search_path_changes_nothing() {
         session.close().await.unwrap();
         let calls = calls(&server).await;
         assert!(calls.contains(twin), "{statement}: {calls}");
+    }
+}
+
+/// The store's own role has created twins in the store's own schema, before and after the migration.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p17_twins_in_the_stores_own_schema_change_nothing() {
+    let server = Server::builder().setting("track_functions", "all").start().unwrap();
+    server.psql("CREATE ROLE app LOGIN").unwrap();
+    let twins = TWINS.replace("CREATE SCHEMA", "CREATE SCHEMA IF NOT EXISTS");
+    let twins = format!("SET ROLE app; {}", twins.replace("evil", "doorbell"));
+    // The store has no function with the name of one in pg_catalog.
+    let twins_called = "SELECT string_agg(funcname || ': ' || calls, ', ') FROM pg_stat_user_functions f
+         WHERE funcname ~ '^(operator|type|relation) ' OR EXISTS (
+             SELECT FROM pg_proc p WHERE p.proname = f.funcname AND p.pronamespace = 'pg_catalog'::regnamespace)";
+    for database in ["twins_first", "store_first"] {
+        server.psql(&format!("CREATE DATABASE {database} OWNER app")).unwrap();
+        let url = server.url_for(database).replace("//postgres@", "//app@");
+        if database == "store_first" {
+            let store = PostgresStore::connect(&url).await.unwrap();
+            store.migrate().await.unwrap();
+            store.pool().close().await;
+        }
+        server.psql_in(database, &twins).unwrap();
+        live_the_life_of_a_store(&url).await;
+        sessions_end(&server).await;
+        assert_eq!(server.psql_in(database, twins_called).unwrap(), "", "{database}");
+        // The twins do count.
+        server
+            .psql_in(database, "SET search_path = doorbell; SELECT unnest(ARRAY[1])")
+            .unwrap();
+        eventually("the call is counted", || {
+            server.psql_in(database, twins_called).unwrap().contains("unnest: 1")
+        })
+        .await;
     }
 }
 
@@ -289,5 +328,30 @@ async fn p17_a_role_that_may_create_in_public_runs_no_code_as_the_bus() {
         "the intruder took over the server"
     );
     let drop_role = format!("DROP OWNED BY {intruder}; DROP ROLE {intruder}");
+    database.psql(&drop_role).unwrap();
+}
+
+/// P19: a role that may not know when the server was started.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p19_a_bus_listens_where_the_role_may_not_identify_the_server() {
+    let database = Database::fresh().unwrap();
+    let role = format!("app_{}", database.name());
+    database
+        .psql(&format!(
+            "REVOKE EXECUTE ON FUNCTION pg_catalog.pg_postmaster_start_time() FROM PUBLIC;
+             CREATE ROLE {role} LOGIN; GRANT CREATE ON DATABASE {} TO {role}",
+            database.name()
+        ))
+        .unwrap();
+    let url = database.url().replace("//postgres@", &format!("//{role}@"));
+    let store = bus_support::store(&url).await;
+    let bus = builder(&url, &store).connect().await.unwrap();
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    until(&bus, BusState::Live).await;
+    bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
+    expect(&mut all, "agent-1", 1..=1).await;
+    bus.shutdown().await;
+    store.pool().close().await;
+    let drop_role = format!("DROP OWNED BY {role}; DROP ROLE {role}");
     database.psql(&drop_role).unwrap();
 }

@@ -20,6 +20,8 @@ mod managed_servers;
 mod migration_script;
 #[path = "store_postgres/migrations.rs"]
 mod migrations;
+#[path = "store_postgres/owners.rs"]
+mod owners;
 #[path = "store_postgres/retention.rs"]
 mod retention;
 #[path = "store_postgres/rights.rs"]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::error::SqlState;
 
 use super::backend_key::announced_pid;
 use super::builder::{ConfigSource, Settings};
@@ -82,19 +83,17 @@ impl Session {
         let Connected { client, raw, .. } = connected.map_err(ListenError::Connect)?;
         let mut connection = ListenConnection::new(client, raw, settings.heartbeat_deadline);
         let mut dispatcher = Dispatcher::new(shared);
-        let mut sql = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), \
-                       pg_catalog.current_setting('server_version'), \
-                       pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.pg_postmaster_start_time()), \
-                       'YYYY-MM-DD HH24:MI:SS.US')"
-            .to_owned();
-        for name in TIMEOUTS {
-            // Null if the server has no such setting.
-            let _ = write!(sql, ", pg_catalog.current_setting('{name}', true)");
+        let first_query = "the first query";
+        let mut answer = connection
+            .query(&mut dispatcher, first_query, &identity_query(STARTED_AT))
+            .await;
+        // The role may not be permitted to know when the server was started.
+        if matches!(&answer, Err(QueryError::Refused(error)) if error.is(&SqlState::INSUFFICIENT_PRIVILEGE)) {
+            answer = connection
+                .query(&mut dispatcher, first_query, &identity_query("NULL"))
+                .await;
         }
-        let answer = connection
-            .query(&mut dispatcher, "the first query", &sql)
-            .await
-            .map_err(to_connect)?;
+        let answer = answer.map_err(to_connect)?;
         let identity = answer.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => {
                 let known = TIMEOUTS
@@ -105,7 +104,7 @@ impl Session {
                     row.get(0)?,
                     row.get(1)?,
                     row.get(2)?,
-                    row.get(3)?,
+                    row.get(3),
                     known.map(|(name, _)| name).collect(),
                 ))
             }
@@ -123,7 +122,7 @@ impl Session {
         let server = ServerInfo {
             backend_pid,
             version: version.to_owned(),
-            started_at: started_at.to_owned(),
+            started_at: started_at.map(str::to_owned),
             pooled: announced_pid(connection.client())
                 .await
                 .is_some_and(|pid| pid != backend_pid),
@@ -375,6 +374,22 @@ impl Session {
     pub(super) async fn close(self) {
         self.connection.close(CLOSE_LIMIT).await;
     }
+}
+
+/// In UTC, to the microsecond.
+const STARTED_AT: &str = "pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.pg_postmaster_start_time()), \
+                          'YYYY-MM-DD HH24:MI:SS.US')";
+
+/// Asks for the session's process and what is known about the server.
+fn identity_query(started_at: &str) -> String {
+    let mut sql = format!(
+        "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('server_version'), {started_at}"
+    );
+    for name in TIMEOUTS {
+        // Null if the server has no such setting.
+        let _ = write!(sql, ", pg_catalog.current_setting('{name}', true)");
+    }
+    sql
 }
 
 fn to_connect(error: QueryError) -> ListenError {

@@ -42,8 +42,8 @@ pub enum StoreError {
         /// The message of the encoder or the server.
         reason: String,
     },
-    /// Another transaction kept the stream locked for longer than the lock timeout. Retry.
-    #[error("another transaction kept the stream locked for longer than the lock timeout; nothing was written")]
+    /// Another transaction kept the stream, or what a migration changes, locked for longer than the lock timeout. Retry.
+    #[error("another transaction held a lock for longer than the lock timeout; nothing was written")]
     LockTimeout,
     /// The server aborted the transaction to resolve a deadlock. Retry the whole transaction.
     #[error("the transaction was aborted to resolve a deadlock; retry it")]
@@ -81,16 +81,16 @@ pub enum StoreError {
         /// What is not permitted.
         reason: String,
     },
-    /// Every role may create objects in the store's schema, and so could run code as each role that uses the store. This is the
-    /// default for the schema `public` up to PostgreSQL 14, and upgrades keep it. Use another schema, or revoke the right:
-    /// `REVOKE CREATE ON SCHEMA … FROM PUBLIC`.
-    #[error(
-        "every role may create objects in schema {schema:?}, and could run code as the roles that use the store; nothing was \
-         changed; use another schema, or REVOKE CREATE ON SCHEMA FROM PUBLIC"
-    )]
+    /// Other roles than the store's owner, its members and superusers own the schema or something in it, or may create objects in it, and
+    /// so could run code as each role that uses the store; or the schema was renamed, and its functions use another one. Drop what other
+    /// roles have created in the schema and revoke `CREATE` from them, or use another schema. Up to PostgreSQL 14, every role may
+    /// create objects in the schema `public`, and upgrades keep that.
+    #[error("schema {schema:?} is not safe to use: {reason}")]
     UnsafeSchema {
         /// The schema.
         schema: String,
+        /// What belongs to which other role, and what to do.
+        reason: String,
     },
     /// The store cannot be reached, its pool has no free connection, or the server lacks a resource, such as disk space. A write
     /// that was in progress may or may not have happened. Retry; if the event has a number, with the same number.

@@ -32,7 +32,11 @@ fn catalog(database: &Database, schema: &str) -> String {
             SELECT nspowner, nspacl FROM pg_namespace WHERE nspname = '{name}';"
         ))
         .unwrap();
-    description.replace(&format!("\"{schema}\""), "S").replace(schema, "S")
+    let literal = schema.replace('\\', "\\\\");
+    description
+        .replace(&format!("\"{schema}\""), "S")
+        .replace(&literal, "S")
+        .replace(schema, "S")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,7 +79,7 @@ async fn p23_an_older_store_is_upgraded_by_the_script_and_by_migrate() {
     for schema in ["by_script", "by_migrate"] {
         let script = migration_sql(schema).unwrap();
         let (older, _) = script.split_once("\n-- Migration 5").unwrap();
-        database.psql(&format!("{older}\nCOMMIT;")).unwrap();
+        database.psql(&format!("{older}\nEND\n$do$;\nCOMMIT;")).unwrap();
         let store = store(&database, schema).await;
         assert_eq!(store.append(event("a", "x")).await.unwrap().seq, 1);
         let outdated = store.check_migrated().await;
@@ -124,4 +128,22 @@ async fn p23_the_script_does_not_depend_on_settings() {
     let store = store(&database, schema).await;
     store.check_migrated().await.unwrap();
     assert_eq!(store.append(event("a", "x")).await.unwrap().seq, 1);
+}
+
+/// As psql with `ON_ERROR_ROLLBACK` does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p23_a_client_that_goes_on_after_an_error_commits_nothing() {
+    let database = Database::fresh().unwrap();
+    // The first migration creates all tables but one.
+    database
+        .psql("CREATE SCHEMA doorbell; CREATE TABLE doorbell.history_identity ()")
+        .unwrap();
+    let script = migration_sql("doorbell").unwrap();
+    database
+        .psql(&format!(
+            "\\set ON_ERROR_STOP off\n\\set ON_ERROR_ROLLBACK on\n{script}"
+        ))
+        .ok();
+    let relations = "SELECT string_agg(relname, ' ') FROM pg_class WHERE relnamespace = 'doorbell'::regnamespace";
+    assert_eq!(database.psql(relations).unwrap(), "history_identity");
 }

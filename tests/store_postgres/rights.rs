@@ -16,14 +16,14 @@ use crate::store_suite::event;
 const GRANTS: &str = include_str!("../../migrations/grants.sql");
 
 /// A database, and roles that exist for one test.
-struct Roles {
+pub(crate) struct Roles {
     prefix: String,
     names: Vec<String>,
-    database: Database,
+    pub(crate) database: Database,
 }
 
 impl Roles {
-    fn fresh(names: &[&str]) -> Self {
+    pub(crate) fn fresh(names: &[&str]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let database = Database::fresh().unwrap();
         // Roles belong to the cluster.
@@ -41,22 +41,32 @@ impl Roles {
     }
 
     /// The full name of a role.
-    fn name(&self, role: &str) -> String {
+    pub(crate) fn name(&self, role: &str) -> String {
         format!("{}_{role}", self.prefix)
     }
 
     /// Runs `grants.sql` with a role for each right.
-    fn grant(&self, schema: &str, rights: &[(&str, &str)]) {
+    pub(crate) fn grant(&self, schema: &str, rights: &[(&str, &str)]) {
         self.grant_as("", schema, rights);
+    }
+
+    /// The same, where `grants.sql` fails.
+    pub(crate) fn grant_refused(&self, schema: &str, rights: &[(&str, &str)]) -> String {
+        let script = self.grants("", schema, rights);
+        self.database.psql(&script).unwrap_err().to_string()
     }
 
     /// The same, as another role than the superuser.
     fn grant_as(&self, set_role: &str, schema: &str, rights: &[(&str, &str)]) {
+        self.database.psql(&self.grants(set_role, schema, rights)).unwrap();
+    }
+
+    fn grants(&self, set_role: &str, schema: &str, rights: &[(&str, &str)]) -> String {
         let mut script = format!("{set_role}\\set schema '{schema}'\n");
         for (right, role) in rights {
             script.push_str(&format!("\\set {right} {}\n", self.name(role)));
         }
-        self.database.psql(&(script + GRANTS)).unwrap();
+        script + GRANTS
     }
 
     /// Connections with the rights of a role.
@@ -67,7 +77,7 @@ impl Roles {
         pool.connect_with(options).await.unwrap()
     }
 
-    async fn store(&self, schema: &str, role: &str) -> PostgresStore {
+    pub(crate) async fn store(&self, schema: &str, role: &str) -> PostgresStore {
         let builder = PostgresStore::<FleetEvent>::builder().schema(schema).unwrap();
         builder.build(self.pool(role).await)
     }
@@ -279,6 +289,24 @@ async fn p22_a_bus_runs_with_the_rights_of_writer_and_reader() {
         }
     }
     bus.shutdown().await;
+}
+
+/// `grants.sql` grants EXECUTE, which every role has by default.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p22_the_rights_suffice_where_functions_are_not_everybodys() {
+    let roles = Roles::fresh(&["owner", "app"]);
+    let owner = roles.name("owner");
+    let revoke = format!("ALTER DEFAULT PRIVILEGES FOR ROLE {owner} REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC");
+    roles.database.psql(&revoke).unwrap();
+    roles.grant("doorbell", &[("owner", "owner")]);
+    roles.store("doorbell", "owner").await.migrate().await.unwrap();
+    let app = roles.store("doorbell", "app").await;
+    forbidden(app.check_migrated().await);
+    roles.grant("doorbell", &[("writer", "app"), ("reader", "app"), ("trimmer", "app")]);
+    app.check_migrated().await.unwrap();
+    app.append(event("a", "1")).await.unwrap();
+    assert_eq!(app.replay("a", 0, 10).await.unwrap().records.len(), 1);
+    assert_eq!(app.keep_last(0).await.unwrap(), 1);
 }
 
 /// Row-level security is enabled while a bus runs.

@@ -24,7 +24,10 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>, listener: Lis
     loop {
         let health = changes.latest();
         let is_listening = health.is_listening();
-        let server = health.server.filter(|_| is_listening).map(|server| server.started_at);
+        let server = health
+            .server
+            .filter(|_| is_listening)
+            .and_then(|server| server.started_at);
         let is_another = server != was_server;
         if is_another {
             // Before anything is read because of it.

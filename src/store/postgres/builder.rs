@@ -32,7 +32,7 @@ const POOL_SIZE: u32 = 3;
 /// The time for which an operation waits for a connection of that pool, including the time to connect.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-const DEFAULT_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const DEFAULT_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 

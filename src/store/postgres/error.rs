@@ -118,6 +118,9 @@ fn from_server(error: &PgDatabaseError, schema: &Schema, operation: Operation<'_
         INVALID_STREAM_KEY => StoreError::other(error.message().to_owned()),
         UNSAFE_SCHEMA => StoreError::UnsafeSchema {
             schema: schema.name().to_owned(),
+            reason: [Some(error.message()), error.hint()]
+                .map(Option::unwrap_or_default)
+                .join(". "),
         },
         LOCK_TIMEOUT => StoreError::LockTimeout,
         "40P01" => StoreError::Deadlock,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity};
 use sqlx::query::Query;
-use sqlx::{Connection as _, PgConnection, Postgres, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Postgres, Row as _};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::PostgresStore;
@@ -45,6 +45,29 @@ impl<E> PostgresStore<E> {
         query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
     ) -> Result<PgRow, sqlx::Error> {
         self.fetch_all(query).await.and_then(only_row)
+    }
+
+    /// Runs statements without parameters in one round trip, on any server, and returns their rows as text.
+    pub(super) async fn fetch_raw(&self, statements: String) -> Result<Vec<PgRow>, sqlx::Error> {
+        let mut connection = self.inner.connections.acquire().await?;
+        let limit = self.inner.response_timeout;
+        let rows = sqlx::raw_sql(AssertSqlSafe(statements)).fetch_all(&mut **connection);
+        match timeout(limit, rows).await {
+            Ok(Ok(rows)) => {
+                self.inner.connections.give_back(connection);
+                Ok(rows)
+            }
+            Ok(Err(error)) => {
+                if is_broken(&error) {
+                    connection.close_on_drop();
+                }
+                Err(error)
+            }
+            Err(_) => {
+                connection.close_on_drop();
+                Err(timeout_error(limit))
+            }
+        }
     }
 
     /// Runs a statement that locks streams and always returns one row. `query` creates it for the server that must run it, and for

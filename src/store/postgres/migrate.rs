@@ -4,8 +4,8 @@ use sqlx::migrate::MigrateError;
 use sqlx::{AssertSqlSafe, Connection as _};
 
 use super::PostgresStore;
-use super::execute::BEGIN_READ_WRITE;
-use super::migration_script::{self, MIGRATIONS};
+use super::execute::{BEGIN_READ_WRITE, only_row};
+use super::migration_script::{self, MIGRATIONS, hex};
 use super::schema::Schema;
 use crate::store::StoreError;
 
@@ -14,8 +14,8 @@ const FEATURE_NOT_SUPPORTED: &str = "0A000";
 
 /// What the SQL function `installation()` returns.
 struct Installation {
-    /// The versions and checksums of the migrations that have run, in order.
-    migrations: Vec<(i64, Vec<u8>)>,
+    /// The versions and hexadecimal checksums of the migrations that have run, in order.
+    migrations: Vec<(i64, String)>,
     /// Whether the transaction IDs in the tables are this database's.
     bound: bool,
     /// The tables on which row-level security applies to this role.
@@ -27,7 +27,10 @@ impl<E> PostgresStore<E> {
     /// number of processes may call this concurrently. [`migration_sql`](crate::store::migration_sql) generates the same as a
     /// script.
     ///
-    /// If there is nothing to do, this takes one round trip, and any role that may use the store may call it.
+    /// If there is nothing to do, this takes one round trip, and any role that may use the store may call it. Otherwise the caller must
+    /// be the store's owner, or becomes it. The schema and everything in it must belong to the owner, its members or superusers.
+    ///
+    /// Waits for a lock at most as long as [`lock_timeout`](super::PostgresStoreBuilder::lock_timeout).
     ///
     /// Also call this after a dump was restored. The dump contains transaction IDs of another server; until they are replaced,
     /// [`changed_since`](crate::store::Store::changed_since) always lists all streams. Only the owner of the tables can replace
@@ -36,8 +39,9 @@ impl<E> PostgresStore<E> {
     /// # Errors
     ///
     /// [`StoreError::Unavailable`]; [`StoreError::ReadOnly`] on a standby; [`StoreError::Forbidden`] if the role lacks a privilege,
-    /// or if row-level security applies to it; [`StoreError::UnsafeSchema`]; [`StoreError::Other`] if a migration that was run
-    /// differs from this build's.
+    /// is not the owner of a store that must be migrated, or is a superuser and the owner is not, or if row-level security applies to
+    /// it; [`StoreError::UnsafeSchema`]; [`StoreError::LockTimeout`], for example while another process migrates;
+    /// [`StoreError::Other`] if a migration that was run differs from this build's.
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -79,11 +83,10 @@ impl<E> PostgresStore<E> {
                 },
             )?;
         // Without prepared statements, so it also works behind a transaction pooler.
-        let statements = AssertSqlSafe(migration_script::statements(&self.inner.schema));
-        sqlx::raw_sql(statements)
-            .execute(&mut *transaction)
-            .await
-            .map_err(failed)?;
+        for statement in migration_script::statements(&self.inner.schema, self.inner.lock_timeout_ms) {
+            let statement = sqlx::raw_sql(AssertSqlSafe(statement));
+            statement.execute(&mut *transaction).await.map_err(failed)?;
+        }
         transaction.commit().await.map_err(failed)
     }
 
@@ -92,8 +95,9 @@ impl<E> PostgresStore<E> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NotMigrated`] if a migration is missing; [`StoreError::Forbidden`] if the role lacks the privilege to look, or
-    /// if row-level security applies to it; [`StoreError::UnsafeSchema`]; [`StoreError::Unavailable`].
+    /// [`StoreError::NotMigrated`] if a migration is missing; [`StoreError::Forbidden`] if the role lacks the privilege to look, is a
+    /// superuser and the store's owner is not, or if row-level security applies to it; [`StoreError::UnsafeSchema`];
+    /// [`StoreError::Unavailable`].
     ///
     /// ```no_run
     /// # async fn run(store: doorbell::store::PostgresStore) -> Result<(), doorbell::store::StoreError> {
@@ -107,10 +111,11 @@ impl<E> PostgresStore<E> {
     }
 
     async fn installation(&self) -> Result<Installation, StoreError> {
-        let row = self.fetch_one(|_| sqlx::query(&self.inner.schema.installation)).await;
+        let statements = migration_script::checked_installation(&self.inner.schema);
+        let row = self.fetch_raw(statements).await.and_then(only_row);
         let row = row.map_err(|error| self.read_error(error))?;
         let versions: Vec<i64> = self.get(&row, 0)?;
-        let checksums: Vec<Vec<u8>> = self.get(&row, 1)?;
+        let checksums: Vec<String> = self.get(&row, 1)?;
         let installation = Installation {
             migrations: versions.into_iter().zip(checksums).collect(),
             bound: self.get(&row, 2)?,
@@ -131,7 +136,7 @@ impl Installation {
                 .find(|(version, _)| *version == migration.version)
             {
                 None => return Ok(false),
-                Some((_, checksum)) if **checksum != *migration.checksum => {
+                Some((_, checksum)) if *checksum != hex(&migration.checksum) => {
                     return Err(StoreError::other(MigrateError::VersionMismatch(migration.version)));
                 }
                 Some(_) => {}

@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use thiserror::Error;
 
 use super::DEFAULT_SCHEMA;
-use crate::pg::quote::push_identifier;
+use crate::pg::quote::{push_identifier, push_literal};
 
 /// The longest identifier that Postgres does not truncate.
 const MAX_IDENTIFIER_BYTES: usize = 63;
@@ -60,7 +60,6 @@ pub(super) struct Schema {
     pub(super) trim_streams: Statement,
     pub(super) stream_extents: Statement,
     pub(super) last_seqs_before: Statement,
-    pub(super) installation: Statement,
 }
 
 /// SQL whose only variable part is a quoted identifier.
@@ -137,13 +136,12 @@ impl Schema {
                 &format!("stream_extents({}, $2)", guarded(1, 3)),
             ),
             last_seqs_before: call(&format!("last_seqs_before({}, $2, $3)", guarded(1, 4))),
-            installation: columns("versions, checksums, bound, restricted_tables", "installation()"),
             name: name.to_owned(),
         }
     }
 
     #[cfg(test)]
-    fn statements(&self) -> [&Statement; 13] {
+    fn statements(&self) -> [&Statement; 12] {
         let Self {
             name: _,
             append_record,
@@ -158,7 +156,6 @@ impl Schema {
             trim_streams,
             stream_extents,
             last_seqs_before,
-            installation,
         } = self;
         [
             append_record,
@@ -173,7 +170,6 @@ impl Schema {
             trim_streams,
             stream_extents,
             last_seqs_before,
-            installation,
         ]
     }
 
@@ -185,6 +181,13 @@ impl Schema {
     /// As a quoted identifier.
     pub(super) fn quoted(&self) -> String {
         quote(&self.name)
+    }
+
+    /// As a string literal.
+    pub(super) fn literal(&self) -> String {
+        let mut literal = String::new();
+        push_literal(&mut literal, &self.name);
+        literal
     }
 }
 
