@@ -50,7 +50,9 @@ async fn p41_a_listener_that_panics_closes_the_bus() {
     let mut all = bus.subscribe_all_ready().await.unwrap();
     until(&bus, BusState::Live).await;
     panics.0.store(true, Ordering::Relaxed); // as above
-    let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LISTENER}'");
+    let end = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LISTENER}' AND datname = current_database()"
+    );
     database.psql(&end).unwrap();
     let health = until(&bus, BusState::Closed).await;
     assert!(

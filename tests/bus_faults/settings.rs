@@ -29,7 +29,9 @@ async fn p42_every_duration_of_a_bus_is_refused_or_works() {
     let bus = longest.notify_interval(ZERO).connect().await.unwrap();
     let mut all = bus.subscribe_all_ready().await.unwrap();
     until(&bus, BusState::Live).await;
-    let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LISTENER}'");
+    let end = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LISTENER}' AND datname = current_database()"
+    );
     let mut changes = bus.health_changes();
     database.psql(&end).unwrap();
     let lost = changes.wait_for(|health| health.state == BusState::Polling);

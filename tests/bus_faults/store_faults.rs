@@ -303,7 +303,9 @@ async fn p41_a_panic_in_the_check_of_the_history_delays_the_events_after_a_recon
     rig.append("agent-1").await;
     event(&mut rig.all).await;
     rig.faulty.set("event_ids", Fault::Panic);
-    let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LISTENER}'");
+    let end = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LISTENER}' AND datname = current_database()"
+    );
     rig.database.psql(&end).unwrap();
     until_health(&rig.bus, "failing", |health| is_down(health, &[StoreOperation::Sweep])).await;
     rig.append_elsewhere("agent-1").await;
