@@ -70,6 +70,9 @@ pub enum ListenError {
     /// again automatically.
     #[error("the server is a standby, where LISTEN does not work; connect to the primary")]
     Standby,
+    /// New connections lead to another primary than this one. The listener connects again.
+    #[error("new connections lead to another primary than the listening connection")]
+    Superseded,
     /// LISTEN succeeded but no notification arrived, as behind a pooler in transaction mode. Connect the listener directly.
     #[error(
         "LISTEN succeeded but no notification arrived, as behind a pooler in transaction mode; connect directly to the server"

@@ -80,5 +80,6 @@ pub use error::{ListenError, ServerError};
 pub use health::{Delivery, HealthChanges, ListenHealth, ListenState, ServerInfo};
 pub use item::{ListenItem, Notification, Reconnected};
 pub use mux::ListenMultiplexer;
+pub(crate) use session::STARTED_AT;
 pub use stats::ListenStats;
 pub use subscription::{ListenSubscription, TryListenError};

@@ -103,6 +103,11 @@ impl ListenMultiplexer {
         })
     }
 
+    /// Makes the listener connect again, because new connections lead to another primary than its own does.
+    pub(crate) fn supersede(&self) {
+        self.handle.shared.superseded.notify_one();
+    }
+
     /// Subscribes to a channel, and returns once the server has acknowledged the LISTEN.
     ///
     /// The subscription receives every notification that is committed from then on.

@@ -213,6 +213,7 @@ impl Session {
                         self.handle_probe(worker, outcome).await?;
                     }
                 }
+                () = worker.shared.superseded.notified() => return Err(ListenError::Superseded),
                 () = sleep_until(due) => {}
             }
         }
@@ -377,7 +378,7 @@ impl Session {
 }
 
 /// In UTC, to the microsecond.
-const STARTED_AT: &str = "pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.pg_postmaster_start_time()), \
+pub(crate) const STARTED_AT: &str = "pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.pg_postmaster_start_time()), \
                           'YYYY-MM-DD HH24:MI:SS.US')";
 
 /// Asks for the session's process and what is known about the server.

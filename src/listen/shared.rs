@@ -3,12 +3,15 @@
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::channels::Channels;
 use super::stats::ListenStats;
 
 pub(super) struct SharedListener {
     pub(super) channels: Channels,
+    /// New connections lead to another primary than the session's.
+    pub(super) superseded: Notify,
     counters: Mutex<Counters>,
 }
 
@@ -22,6 +25,7 @@ impl SharedListener {
     pub(super) fn new(channels: Channels) -> Self {
         Self {
             channels,
+            superseded: Notify::new(),
             counters: Mutex::default(),
         }
     }

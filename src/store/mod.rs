@@ -302,14 +302,15 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
     /// The default does nothing.
     fn on_reconnect(&self) {}
 
-    /// Called by the bus when its listening connection reaches a primary: `server` is that server's start time, in UTC, to the
+    /// Called by a bus when its listening connection reaches a primary: `server` is that server's start time, in UTC, to the
     /// microsecond (`2026-01-31 12:00:00.000000`). From then on the store must neither read nor write on any other server, so that it
-    /// follows a switchover even if its connections stay alive. `None` if the bus has no such connection: any server may answer. Must
-    /// not block.
+    /// follows a switchover even if its connections stay alive. `None` if the bus has no such connection, or has ended. `bus` identifies the
+    /// bus within the process. If buses name different servers, the latest call decides; if none names one, any server may answer. Must not
+    /// block.
     ///
     /// The default does nothing.
-    fn follow_server(&self, server: Option<&str>) {
-        let _ = server;
+    fn follow_server(&self, bus: u64, server: Option<&str>) {
+        let _ = (bus, server);
     }
 }
 

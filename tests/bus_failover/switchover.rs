@@ -208,6 +208,42 @@ async fn p18_the_store_does_not_wait_for_a_listener_that_stays_behind() {
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
+/// The listening connection stays on an old primary, which answers it and does not know that it was replaced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p18_a_listener_that_stays_on_an_isolated_primary_moves_within_a_sweep() {
+    let old = Server::start().unwrap();
+    let new = old.standby().unwrap();
+    let proxy = Proxy::start(old.port()).await.unwrap();
+    let url = proxy.url("postgres");
+    let store = crate::bus_support::store(&url).await;
+    let bus = builder(&url, &store)
+        .sweep_interval(Duration::from_secs(1))
+        .connect()
+        .await
+        .unwrap();
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    append(&bus, "agent-1", 1).await;
+    expect(&mut all, "agent-1", 1..=1).await;
+    old.wait_for_standby(&new).unwrap();
+    new.promote().unwrap();
+    proxy.redirect(new.port());
+    // The pools lose their connections, and the listener does not.
+    let others = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> '{LISTENER}'"
+    );
+    old.psql(&others).unwrap();
+    let listens_on_new = || new.backends(LISTENER).unwrap().len();
+    eventually("the listener's connection to the new primary", || listens_on_new() == 1).await;
+    until(&bus, BusState::Live).await;
+    assert!(old.backends(LISTENER).unwrap().is_empty());
+    let there = crate::bus_support::bus(&new.url()).await;
+    for seq in 2..=10 {
+        append(&there, "agent-1", seq).await;
+        expect(&mut all, "agent-1", seq..=seq).await;
+    }
+}
+
 /// A server can become a standby without closing its connections, as on Aurora.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p18_a_primary_that_becomes_a_standby_is_noticed_on_a_connection_that_stays() {

@@ -12,7 +12,7 @@ use super::health::HealthTracker;
 use super::history_reader::HistoryReader;
 use super::notify_queue::NotifyQueue;
 use super::runtime::Runtime;
-use super::shared::{Settings, SharedBus};
+use super::shared::{Settings, SharedBus, next_id};
 use super::wakeups::Wakeups;
 use super::{CloseOnDrop, DEFAULT_CHANNEL, DistributedBus};
 use crate::bus::history_cache::HistoryCache;
@@ -213,6 +213,7 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             Arc::clone(&health),
         );
         let shared = Arc::new(SharedBus {
+            id: next_id(),
             hub: Arc::new(Hub::new(self.hub, Arc::clone(&counters), wakeup)),
             history: HistoryCache::new(Arc::new(history), KEEP_HISTORY),
             store,

@@ -81,7 +81,7 @@ impl<E: StreamEvent> Store<E> for GuardedStore<E> {
         foreign::run(|| self.0.on_reconnect());
     }
 
-    fn follow_server(&self, server: Option<&str>) {
-        foreign::run(|| self.0.follow_server(server));
+    fn follow_server(&self, bus: u64, server: Option<&str>) {
+        foreign::run(|| self.0.follow_server(bus, server));
     }
 }

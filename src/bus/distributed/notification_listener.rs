@@ -31,7 +31,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>, listener: Lis
         let is_another = server != was_server;
         if is_another {
             // Before anything is read because of it.
-            shared.store.follow_server(server.as_deref());
+            shared.store.follow_server(shared.id, server.as_deref());
             was_server = server;
         }
         shared.health.listener(is_listening, health.reason.map(Into::into));

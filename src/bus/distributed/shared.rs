@@ -1,5 +1,6 @@
 //! The state that the tasks of the bus share.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -34,7 +35,17 @@ pub(super) struct Settings {
 /// The longest time that pending deliveries and notifications may delay the end of the bus.
 pub(super) const LAST_WORK: Duration = Duration::from_secs(1);
 
+/// The number of buses that were created in this process.
+static BUSES: AtomicU64 = AtomicU64::new(0);
+
+/// Returns a number that no other bus of the process has.
+pub(super) fn next_id() -> u64 {
+    BUSES.fetch_add(1, Ordering::Relaxed) // numbers nothing else
+}
+
 pub(super) struct SharedBus<E: StreamEvent> {
+    /// Identifies the bus to the store.
+    pub(super) id: u64,
     pub(super) hub: Arc<Hub<E>>,
     pub(super) history: Arc<HistoryCache<E>>,
     pub(super) store: Arc<dyn Store<E>>,
@@ -129,7 +140,7 @@ impl<E: StreamEvent> SharedBus<E> {
         self.runtime.close();
         self.hub.close();
         self.health.closed(self.runtime.failure());
-        self.store.follow_server(None);
+        self.store.follow_server(self.id, None);
         #[cfg(feature = "metrics")]
         self.counters.report(); // includes what happened since the last sweep
     }

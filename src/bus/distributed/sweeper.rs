@@ -4,14 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::FromRow as _;
 use tokio::time::{Instant, timeout};
 
 use super::history_divergence;
 use super::shared::SharedBus;
 use super::store_operation::StoreOperation;
 use crate::bus::StreamEvent;
+use crate::listen::STARTED_AT;
 use crate::pg::backoff::{Retry, jittered};
 use crate::pg::deadline::deadline_in;
+use crate::pg::warm_pool::WarmPool;
 use crate::store::StoreError;
 
 /// The maximum number of streams in one query.
@@ -19,6 +22,9 @@ const STREAMS_PER_QUERY: usize = 1000;
 
 /// How long the check of the server's notifications may take. A sweep does without it.
 const NOTIFY_CHECK_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// How long the search for a connection to the listening connection's server may take, if one led to another primary.
+const NEW_CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the sweeper knows of the store's history.
 #[derive(Default)]
@@ -179,18 +185,72 @@ async fn sweep_all<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Asks whether a notification could be sent. This does not send one.
+/// Asks whether a notification could be sent, and whether by the server that the listening connection reaches. This does not send one.
 async fn check_notify<E: StreamEvent>(shared: &SharedBus<E>) {
-    let Some(pool) = shared.notify_pool.get() else {
+    let (Some(pool), Ok(listener)) = (shared.notify_pool.get(), shared.listener()) else {
         return;
     };
-    let check = sqlx::query_as::<_, (f64, bool)>(
-        "SELECT pg_catalog.pg_notification_queue_usage(), \
-         pg_catalog.has_function_privilege('pg_catalog.pg_notify(pg_catalog.text, pg_catalog.text)', 'EXECUTE')",
-    );
-    if let Ok(Ok((usage, may_notify))) =
-        timeout(NOTIFY_CHECK_TIMEOUT, check.persistent(false).fetch_one(&pool.pool)).await
-    {
-        shared.health.notify_checked(usage, may_notify);
+    let server = listener.health().server.and_then(|server| server.started_at);
+    let Ok(Some(check)) = timeout(NOTIFY_CHECK_TIMEOUT, ask(pool, server.as_deref())).await else {
+        return;
+    };
+    shared.health.notify_checked(check.queue_usage, check.may_notify);
+    if !check.is_other_primary {
+        return;
     }
+    // Idle connections may lead to a former primary, and are closed; the last one that is asked is new.
+    let all_lead_elsewhere = async {
+        for _ in 0..=pool.pool.size() {
+            if !ask(pool, server.as_deref())
+                .await
+                .is_some_and(|check| check.is_other_primary)
+            {
+                return false;
+            }
+        }
+        true
+    };
+    if let Ok(true) = timeout(NEW_CONNECTION_TIMEOUT, all_lead_elsewhere).await {
+        listener.supersede();
+    }
+}
+
+/// What a connection for notifications answers.
+struct NotifyCheck {
+    queue_usage: f64,
+    may_notify: bool,
+    /// Whether it leads to another primary than the listening connection.
+    is_other_primary: bool,
+}
+
+/// Asks a connection of the pool. Closes it if it leads to another server than this one.
+async fn ask(pool: &WarmPool, server: Option<&str>) -> Option<NotifyCheck> {
+    let mut connection = pool.acquire().await.ok()?;
+    // The role may not be permitted to know when the server was started; then the listener does not know it either.
+    let started_at = if server.is_some() { STARTED_AT } else { "''" };
+    let query = format!(
+        "SELECT pg_catalog.pg_notification_queue_usage(), \
+         pg_catalog.has_function_privilege('pg_catalog.pg_notify(pg_catalog.text, pg_catalog.text)', 'EXECUTE'), \
+         pg_catalog.pg_is_in_recovery(), {started_at}"
+    );
+    // The simple protocol needs no prepared statement, so it works through every pooler.
+    let query = sqlx::raw_sql(sqlx::AssertSqlSafe(query));
+    let row = query.fetch_one(&mut **connection).await;
+    let Ok((queue_usage, may_notify, in_recovery, started_at)) =
+        row.and_then(|row| <(f64, bool, bool, String)>::from_row(&row))
+    else {
+        connection.close_on_drop();
+        return None;
+    };
+    let is_other = server.is_some_and(|server| server != started_at);
+    if is_other {
+        connection.close_on_drop();
+    } else {
+        pool.give_back(connection);
+    }
+    Some(NotifyCheck {
+        queue_usage,
+        may_notify,
+        is_other_primary: is_other && !in_recovery,
+    })
 }

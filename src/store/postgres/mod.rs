@@ -291,7 +291,7 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
         self.inner.connections.on_reconnect();
     }
 
-    fn follow_server(&self, server: Option<&str>) {
-        self.inner.primary.expect(server);
+    fn follow_server(&self, bus: u64, server: Option<&str>) {
+        self.inner.primary.expect(bus, server);
     }
 }

@@ -14,8 +14,8 @@ const FIRST_DELAY: Duration = Duration::from_millis(10);
 /// What the store knows about the server behind its connections.
 #[derive(Default)]
 pub(super) struct Primary {
-    /// The start time of the server that the bus listens on. `None` if there is none: then any server may answer.
-    expected: Mutex<Option<Arc<str>>>,
+    /// The start time of the server that each bus listens on, the latest last. If there is none, any server may answer.
+    expected: Mutex<Vec<(u64, Arc<str>)>>,
     /// Statements in a row that no server could run, because each was a standby.
     failures: AtomicU32,
     /// Whether a default of the role or the database makes transactions read-only.
@@ -24,18 +24,23 @@ pub(super) struct Primary {
 
 impl Primary {
     pub(super) fn expected(&self) -> Option<Arc<str>> {
-        self.expected.lock().clone()
+        let expected = self.expected.lock();
+        expected.last().map(|(_, server)| Arc::clone(server))
     }
 
-    pub(super) fn expect(&self, server: Option<&str>) {
-        *self.expected.lock() = server.map(Arc::from);
-    }
-
-    /// Any server may answer until the bus listens on another one than this.
-    pub(super) fn forget(&self, server: Option<&str>) {
+    pub(super) fn expect(&self, bus: u64, server: Option<&str>) {
         let mut expected = self.expected.lock();
-        if server.is_some() && expected.as_deref() == server {
-            *expected = None;
+        expected.retain(|(other, _)| *other != bus);
+        expected.extend(server.map(|server| (bus, server.into())));
+    }
+
+    /// Any server may answer until a bus listens on another one than this.
+    pub(super) fn forget(&self, server: Option<&str>) {
+        let Some(server) = server else { return };
+        let mut expected = self.expected.lock();
+        let announced = expected.len();
+        expected.retain(|(_, other)| **other != *server);
+        if expected.len() < announced {
             drop(expected);
             tracing::warn!("the store's new connections lead to another primary than the listening connection");
         }
@@ -62,5 +67,25 @@ impl Primary {
 
     pub(super) fn use_explicit_transactions(&self) {
         self.explicit_transactions.store(true, Ordering::Relaxed); // a flag on its own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bus_that_ends_leaves_the_server_of_the_others() {
+        let primary = Primary::default();
+        let expected = || primary.expected();
+        primary.expect(1, Some("old"));
+        primary.expect(2, Some("old"));
+        primary.expect(1, None);
+        assert_eq!(expected().as_deref(), Some("old"));
+        primary.expect(3, Some("new"));
+        assert_eq!(expected().as_deref(), Some("new"), "the latest decides");
+        primary.forget(Some("old"));
+        primary.expect(3, None);
+        assert_eq!(expected(), None);
     }
 }
