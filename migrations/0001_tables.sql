@@ -7,6 +7,11 @@
 -- pg_catalog's, wherever it is on the path.
 
 -- Every event of every stream. Within a stream, sequence numbers are 1, 2, 3, without gaps, in commit order.
+--
+-- Only append_record() and append_records() insert rows, and only trim_stream() removes them; they run with the rights of the
+-- owner. An owner or a superuser can insert any row by hand, and logical replication can apply it. So functions that concern several
+-- streams must not fail for any key, number or time that the columns can hold. (More constraints would not do: the server parses
+-- them for each statement, which takes microseconds per append, and dumps may contain what older ones allowed.)
 CREATE TABLE @schema@.events (
     stream_key  text COLLATE "C" NOT NULL,
     seq         bigint      NOT NULL CHECK (seq > 0),
@@ -22,12 +27,13 @@ CREATE TABLE @schema@.events (
 
 CREATE INDEX events_by_xid ON @schema@.events (xid);
 
--- What retention has removed: one row per stream that was ever trimmed. Rows outlive the events, so numbering continues after a
+-- What retention has removed: one row per stream that was ever trimmed, and one with the mark 0 per stream to which a transaction that
+-- keeps one snapshot has appended. Rows outlive the events, so numbering continues after a
 -- stream was emptied, and readers can detect that events are gone.
 CREATE TABLE @schema@.low_water_marks (
     stream_key    text COLLATE "C" PRIMARY KEY,
-    -- Events up to this number have been removed.
-    low_water     bigint NOT NULL CHECK (low_water >= 0),
+    -- Events up to this number have been removed. Of no effect above the stream's last event.
+    low_water     bigint NOT NULL DEFAULT 0 CHECK (low_water >= 0),
     -- The transaction that had appended the last removed event; null if none was removed.
     low_water_xid xid8
 );

@@ -2,6 +2,10 @@
 -- caller is then an error, instead of hiding rows. Functions that look up rows disable sequential scans and force a generic plan: a
 -- plan that is cached while the tables are small is still used after they have grown.
 --
+-- append_record(), append_records() and trim_stream() are SECURITY DEFINER: they run with the rights of the owner, and are the only
+-- way for other roles to change the tables. Only roles that have been granted EXECUTE may call them. All other functions run with
+-- the rights of the caller, and need no grant.
+--
 -- Clients call the functions with the schema written out, and nothing else: no operators, casts or functions of their own, which
 -- the server would look up along the caller's search path, where other roles may have put their own. So functions with more than
 -- one result return it in the types that a driver decodes: IDs as 16 bytes, times as seconds since 1970.
@@ -21,23 +25,35 @@ BEGIN
 END
 $$;
 
--- Validates a stream key, then locks the stream until the end of the transaction.
+-- Raises an error if a text is not valid UTF-8, which is what clients read. A database with the encoding SQL_ASCII stores any bytes.
+CREATE FUNCTION @schema@.require_utf8(value text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM convert_from(convert_to(require_utf8.value, 'SQL_ASCII'), 'UTF8');
+END
+$$;
+
+-- Validates a stream key, unless any_key is set, then locks the stream until the end of the transaction.
 --
 -- Waits for the lock for lock_timeout_ms, or for the session's lock_timeout if that is null.
-CREATE FUNCTION @schema@.lock_stream(stream_key text, lock_timeout_ms integer DEFAULT NULL) RETURNS void
+CREATE FUNCTION @schema@.lock_stream(stream_key text, lock_timeout_ms integer DEFAULT NULL, any_key boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET row_security = off AS $$
 DECLARE
     -- Seeded with the schema, so that streams with the same key in two schemas do not block each other.
     lock_id bigint := hashtextextended(lock_stream.stream_key COLLATE "C", hashtextextended(@schema_name@, 0));
     previous_timeout text;
 BEGIN
-    IF coalesce(lock_stream.stream_key, '') = '' THEN
+    IF lock_stream.any_key THEN
+        NULL;
+    ELSIF coalesce(lock_stream.stream_key, '') = '' THEN
         RAISE EXCEPTION 'the stream key is empty' USING ERRCODE = 'RB002';
     ELSIF octet_length(lock_stream.stream_key) > 512 THEN
         RAISE EXCEPTION 'the stream key is % bytes long; the maximum is 512', octet_length(lock_stream.stream_key)
             USING ERRCODE = 'RB002';
     ELSIF position(chr(30) IN lock_stream.stream_key) > 0 THEN
         RAISE EXCEPTION 'the stream key contains U+001E, which is not allowed' USING ERRCODE = 'RB002';
+    ELSIF getdatabaseencoding() = 'SQL_ASCII' THEN
+        PERFORM @schema@.require_utf8(lock_stream.stream_key);
     END IF;
     -- Usually the lock is free, and no setting has to be changed.
     IF NOT pg_try_advisory_xact_lock(lock_id) THEN
@@ -69,6 +85,14 @@ BEGIN
 END
 $$;
 
+-- Raises RB005: the stream's last number is 2^62 - 1 or higher. That takes a row that was inserted by hand.
+CREATE FUNCTION @schema@.raise_stream_full(stream_key text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    RAISE EXCEPTION 'the stream has used the highest sequence number' USING ERRCODE = 'RB005', DETAIL = raise_stream_full.stream_key;
+END
+$$;
+
 -- Raises RB001: an event carries a number that is not the next of its stream.
 CREATE FUNCTION @schema@.raise_seq_conflict(stream_key text, expected bigint, actual bigint) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
@@ -96,21 +120,29 @@ CREATE FUNCTION @schema@.append_record(
     OUT event_id bytea,
     OUT appended_at double precision
 )
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
+    last_seq bigint;
     new_id uuid := gen_random_uuid();
     new_time timestamptz;
 BEGIN
     PERFORM @schema@.lock_stream(append_record.stream_key, append_record.lock_timeout_ms);
     -- A separate statement, so that its snapshot is taken after the stream was locked.
-    seq := 1 + coalesce(
+    last_seq := coalesce(
         (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = append_record.stream_key ORDER BY e.seq DESC LIMIT 1),
         (SELECT m.low_water FROM @schema@.low_water_marks m WHERE m.stream_key = append_record.stream_key),
         0
     );
+    IF last_seq >= 4611686018427387903 THEN
+        PERFORM @schema@.raise_stream_full(append_record.stream_key);
+    END IF;
+    seq := last_seq + 1;
     IF coalesce(append_record.expected_seq, 0) NOT IN (0, seq) THEN
         PERFORM @schema@.raise_seq_conflict(append_record.stream_key, seq, append_record.expected_seq);
+    END IF;
+    IF getdatabaseencoding() = 'SQL_ASCII' THEN
+        PERFORM @schema@.require_utf8(append_record.payload::text);
     END IF;
     new_time := clock_timestamp();
     -- In a transaction that keeps one snapshot, a number that was assigned since then is a serialization failure.
@@ -128,6 +160,7 @@ BEGIN
     END IF;
 END
 $$;
+REVOKE EXECUTE ON FUNCTION @schema@.append_record FROM PUBLIC;
 
 -- Like append_record, but returns only the sequence number.
 CREATE FUNCTION @schema@.append(
@@ -159,14 +192,14 @@ CREATE FUNCTION @schema@.append_records(
     OUT event_ids bytea[],
     OUT appended_at double precision
 )
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     distinct_keys text[] := ARRAY(
         SELECT DISTINCT k COLLATE "C" AS k FROM unnest(append_records.stream_keys) AS k ORDER BY k);
     distinct_key text;
-    -- The next sequence number of each of distinct_keys.
-    next_seqs bigint[];
+    -- The last sequence number of each of distinct_keys.
+    last_seqs bigint[];
     new_ids uuid[];
     new_time timestamptz;
     inserted bigint;
@@ -180,17 +213,21 @@ BEGIN
     FOREACH distinct_key IN ARRAY distinct_keys LOOP
         PERFORM @schema@.lock_stream(distinct_key, append_records.lock_timeout_ms);
     END LOOP;
-    next_seqs := ARRAY(
-        SELECT 1 + coalesce(
+    last_seqs := ARRAY(
+        SELECT coalesce(
             (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = s.k ORDER BY e.seq DESC LIMIT 1),
             (SELECT m.low_water FROM @schema@.low_water_marks m WHERE m.stream_key = s.k),
             0)
         FROM unnest(distinct_keys) WITH ORDINALITY AS s (k, i) ORDER BY s.i);
-    -- An event's number is the next of its stream, plus the number of earlier events of that stream in the batch.
+    IF 4611686018427387903 - cardinality(append_records.stream_keys) < ANY (last_seqs) THEN
+        PERFORM @schema@.raise_stream_full(s.k) FROM unnest(distinct_keys, last_seqs) AS s (k, last_seq)
+        WHERE s.last_seq > 4611686018427387903 - cardinality(append_records.stream_keys);
+    END IF;
+    -- An event's number is the last of its stream, plus the number of events of that stream in the batch up to this one.
     seqs := ARRAY(
-        SELECT s.next_seq + row_number() OVER (PARTITION BY b.k ORDER BY b.i) - 1
+        SELECT s.last_seq + row_number() OVER (PARTITION BY b.k ORDER BY b.i)
         FROM unnest(append_records.stream_keys) WITH ORDINALITY AS b (k, i)
-        JOIN unnest(distinct_keys, next_seqs) AS s (k, next_seq) ON s.k = b.k COLLATE "C"
+        JOIN unnest(distinct_keys, last_seqs) AS s (k, last_seq) ON s.k = b.k COLLATE "C"
         ORDER BY b.i);
     IF append_records.expected_seqs IS NOT NULL THEN
         SELECT b.k, b.seq, b.expected INTO conflict
@@ -200,6 +237,9 @@ BEGIN
         IF FOUND THEN
             PERFORM @schema@.raise_seq_conflict(conflict.k, conflict.seq, conflict.expected);
         END IF;
+    END IF;
+    IF getdatabaseencoding() = 'SQL_ASCII' THEN
+        PERFORM @schema@.require_utf8(append_records.payloads::text);
     END IF;
     new_ids := ARRAY(SELECT gen_random_uuid() FROM unnest(seqs));
     event_ids := ARRAY(SELECT uuid_send(n.id) FROM unnest(new_ids) WITH ORDINALITY AS n (id, i) ORDER BY n.i);
@@ -224,6 +264,7 @@ BEGIN
     END IF;
 END
 $$;
+REVOKE EXECUTE ON FUNCTION @schema@.append_records FROM PUBLIC;
 
 -- Like append_records, but returns only the sequence numbers.
 CREATE FUNCTION @schema@.append_many(

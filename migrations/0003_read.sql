@@ -21,7 +21,8 @@ $$;
 
 -- Reads several streams in one snapshot: from each, at most max_events events with numbers above its element of after. Returns at
 -- least one row per requested range, in array order, numbered by ordinal from 1; a range without events has one row, with nulls
--- for the event.
+-- for the event. A low-water mark above the last event, which takes a row that was changed by hand, is returned as the number of that
+-- event: the stream continues there.
 CREATE FUNCTION @schema@.replay_many(
     stream_keys text[],
     after bigint[],
@@ -37,7 +38,13 @@ LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
 SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN QUERY
-    SELECT r.ordinal, coalesce(m.low_water, 0), e.seq, uuid_send(e.event_id), date_part('epoch', e.appended_at), e.payload::text
+    SELECT r.ordinal,
+        CASE
+            WHEN m.low_water > r.after THEN least(m.low_water, (
+                SELECT events.seq FROM @schema@.events WHERE events.stream_key = r.stream_key ORDER BY events.seq DESC LIMIT 1))
+            ELSE coalesce(m.low_water, 0)
+        END,
+        e.seq, uuid_send(e.event_id), date_part('epoch', e.appended_at), e.payload::text
     FROM unnest(replay_many.stream_keys, replay_many.after) WITH ORDINALITY AS r (stream_key, after, ordinal)
     LEFT JOIN LATERAL (
         SELECT low_water_marks.low_water FROM @schema@.low_water_marks WHERE low_water_marks.stream_key = r.stream_key LIMIT 1) AS m ON true

@@ -184,7 +184,7 @@ BEGIN
                 AND (c.xid, c.stream_key) > (after_xid, after_key COLLATE "C")
                 AND NOT coalesce((
                     SELECT pg_visible_in_snapshot(s.xid, upto_snapshot) FROM @schema@.events s
-                    WHERE s.stream_key = c.stream_key AND s.seq = c.seq + 1), false)
+                    WHERE s.stream_key = c.stream_key AND s.seq > c.seq ORDER BY s.seq LIMIT 1), false)
             ORDER BY c.xid, c.stream_key
             LIMIT max_streams + 1
         ) AS p;

@@ -10,13 +10,14 @@ CREATE FUNCTION @schema@.trim_stream(
     max_events integer DEFAULT 1000,
     lock_timeout_ms integer DEFAULT NULL
 ) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET enable_indexscan = on AS $$
 DECLARE
     last_seq bigint;
     last_xid xid8;
     removed bigint;
 BEGIN
-    PERFORM @schema@.lock_stream(trim_stream.stream_key, trim_stream.lock_timeout_ms);
+    PERFORM @schema@.lock_stream(trim_stream.stream_key, trim_stream.lock_timeout_ms, any_key => true);
     SELECT max(oldest.seq) INTO last_seq
     FROM (
         SELECT e.seq FROM @schema@.events e
@@ -36,6 +37,7 @@ BEGIN
     RETURN removed;
 END
 $$;
+REVOKE EXECUTE ON FUNCTION @schema@.trim_stream FROM PUBLIC;
 
 -- Calls trim_stream for several streams, with the element of throughs for each, and returns how many events it removed in all. If
 -- there is more than one, never waits for a lock, which would delay appends to those that it has locked already: streams that
@@ -90,7 +92,8 @@ BEGIN
             SELECT e.stream_key, e.seq, e.appended_at FROM @schema@.events e
             WHERE e.stream_key > o.stream_key ORDER BY e.stream_key, e.seq LIMIT 1) AS above
     )
-    SELECT o.stream_key, o.seq, date_part('epoch', clock_timestamp() - o.appended_at),
+    -- The difference of two numbers: that of two times fails if one of them is infinite.
+    SELECT o.stream_key, o.seq, date_part('epoch', clock_timestamp()) - date_part('epoch', o.appended_at),
         (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = o.stream_key ORDER BY e.seq DESC LIMIT 1)
     FROM oldest o LIMIT max_streams;
 END

@@ -9,7 +9,8 @@
 --
 --     psql -v schema=doorbell -v writer=app -v reader=app -v trimmer=janitor -f migrations/grants.sql "$DATABASE_URL"
 --
--- To take rights away: REVOKE ALL ON ALL TABLES IN SCHEMA doorbell FROM app; REVOKE ALL ON SCHEMA doorbell FROM app;
+-- To take rights away: REVOKE ALL ON ALL TABLES IN SCHEMA doorbell FROM app; REVOKE ALL ON ALL FUNCTIONS IN SCHEMA doorbell
+-- FROM app; REVOKE ALL ON SCHEMA doorbell FROM app;
 
 \set ON_ERROR_STOP on
 \if :{?schema}
@@ -37,29 +38,38 @@ SET LOCAL search_path = pg_catalog, pg_temp;
     GRANT USAGE, CREATE ON SCHEMA :"schema" TO :"owner" WITH GRANT OPTION;
 \endif
 
--- Appends and notifies. Cannot read payloads, change events, or choose the transaction ID by which readers find changes.
+-- Appends and notifies. Cannot read payloads, and can change the tables only by appending the next event of a stream.
 \if :{?writer}
     GRANT USAGE ON SCHEMA :"schema" TO :"writer";
-    GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA :"schema" TO :"writer";
-    GRANT SELECT (stream_key, seq), INSERT (stream_key, seq, event_id, appended_at, payload) ON :"schema".events TO :"writer";
-    GRANT SELECT, INSERT (stream_key, low_water) ON :"schema".low_water_marks TO :"writer";
-    GRANT SELECT ON :"schema".history_identity, :"schema".migrations TO :"writer";
+    SELECT format('GRANT EXECUTE ON FUNCTION %s TO %I', p.oid::regprocedure, :'writer')
+    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = :'schema' AND NOT p.prosecdef \gexec
+    GRANT EXECUTE ON FUNCTION :"schema".append_record, :"schema".append_records TO :"writer";
+    GRANT SELECT (stream_key, seq) ON :"schema".events TO :"writer";
+    GRANT SELECT ON :"schema".low_water_marks, :"schema".history_identity, :"schema".migrations TO :"writer";
 \endif
 
 -- Reads every stream, and finds out what has changed.
 \if :{?reader}
     GRANT USAGE ON SCHEMA :"schema" TO :"reader";
-    GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA :"schema" TO :"reader";
+    SELECT format('GRANT EXECUTE ON FUNCTION %s TO %I', p.oid::regprocedure, :'reader')
+    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = :'schema' AND NOT p.prosecdef \gexec
     GRANT SELECT ON :"schema".events, :"schema".low_water_marks, :"schema".history_identity, :"schema".migrations TO :"reader";
 \endif
 
--- Removes old events. Cannot read payloads or append.
+-- Removes old events. Cannot read payloads or append, and can remove only the oldest events of a stream.
 \if :{?trimmer}
     GRANT USAGE ON SCHEMA :"schema" TO :"trimmer";
-    GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA :"schema" TO :"trimmer";
-    GRANT SELECT (stream_key, seq, xid, appended_at), DELETE ON :"schema".events TO :"trimmer";
-    GRANT SELECT, INSERT, UPDATE (low_water, low_water_xid) ON :"schema".low_water_marks TO :"trimmer";
-    GRANT SELECT ON :"schema".history_identity, :"schema".migrations TO :"trimmer";
+    SELECT format('GRANT EXECUTE ON FUNCTION %s TO %I', p.oid::regprocedure, :'trimmer')
+    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = :'schema' AND NOT p.prosecdef \gexec
+    GRANT EXECUTE ON FUNCTION :"schema".trim_stream TO :"trimmer";
+    GRANT SELECT (stream_key, seq, xid, appended_at) ON :"schema".events TO :"trimmer";
+    GRANT SELECT ON :"schema".low_water_marks, :"schema".history_identity, :"schema".migrations TO :"trimmer";
 \endif
+
+-- The functions that run with the rights of their owner are for those to whom they were granted. Migrations see to that, but a dump
+-- that was restored without its privileges has lost it.
+SELECT format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', p.oid::regprocedure)
+FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE n.nspname = :'schema' AND p.prosecdef \gexec
 
 COMMIT;

@@ -16,6 +16,8 @@ mod connection_loss;
 mod group_commit;
 #[path = "store_postgres/managed_servers.rs"]
 mod managed_servers;
+#[path = "store_postgres/manual_rows.rs"]
+mod manual_rows;
 #[path = "store_postgres/migration_script.rs"]
 mod migration_script;
 #[path = "store_postgres/migrations.rs"]

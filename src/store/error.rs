@@ -31,6 +31,13 @@ pub enum StoreError {
         /// The event's sequence number.
         actual: u64,
     },
+    /// The stream's last number is 2^62 - 1 or higher, so no event can follow. That takes an event or a low-water mark that was
+    /// inserted by hand. Remove it, or use another stream.
+    #[error("stream {stream_key:?} has used the highest sequence number, so no event can follow; nothing was written")]
+    StreamFull {
+        /// The stream.
+        stream_key: String,
+    },
     /// The stream key is invalid.
     #[error(transparent)]
     InvalidStreamKey(#[from] InvalidStreamKey),

@@ -170,7 +170,8 @@ async fn sweep_all<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreErr
             break;
         };
         for stream in changes.streams {
-            changed.insert(stream.stream_key, stream.high_water);
+            let high_water = changed.entry(stream.stream_key).or_insert(0);
+            *high_water = stream.high_water.max(*high_water);
         }
         for (key, high_water) in changed.drain() {
             if shared.hub.report_high_water(&key, high_water) {

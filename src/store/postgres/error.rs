@@ -11,6 +11,8 @@ use crate::store::StoreError;
 /// SQLSTATEs that `migrations/0002_append.sql` raises.
 const SEQ_CONFLICT: &str = "RB001";
 const INVALID_STREAM_KEY: &str = "RB002";
+/// The DETAIL is the stream key.
+const STREAM_FULL: &str = "RB005";
 
 /// The SQLSTATE that `migrations/0003_read.sql` raises. The DETAIL is [`STANDBY`] or `other`.
 const WRONG_SERVER: &str = "RB003";
@@ -116,6 +118,9 @@ fn from_server(error: &PgDatabaseError, schema: &Schema, operation: Operation<'_
         }
         // Keys are checked before they are sent, so the server's encoding, and with it the key's length in bytes, is not UTF-8.
         INVALID_STREAM_KEY => StoreError::other(error.message().to_owned()),
+        STREAM_FULL => StoreError::StreamFull {
+            stream_key: error.detail()?.to_owned(),
+        },
         UNSAFE_SCHEMA => StoreError::UnsafeSchema {
             schema: schema.name().to_owned(),
             reason: [Some(error.message()), error.hint()]
