@@ -8,6 +8,8 @@ mod fan_out;
 mod hostile_notifications;
 #[path = "bus_delivery/keys.rs"]
 mod keys;
+#[path = "bus_delivery/manual_rows.rs"]
+mod manual_rows;
 #[path = "bus_delivery/notifications.rs"]
 mod notifications;
 #[path = "bus_delivery/shutdown.rs"]

@@ -25,7 +25,7 @@ pub enum BusEvent<E = FleetEvent> {
     /// The subscriber was too slow, and its policy is [`OnSlow::Report`](super::OnSlow::Report). Contains the number of skipped
     /// events, which are still in the store.
     Lagged(u64),
-    /// Retention has removed events that were not delivered yet.
+    /// The store lacks events that were not delivered yet: retention has removed them, or somebody has deleted their rows.
     Gap(Gap),
     /// The store has lost events that were delivered.
     Rewound(Rewound),
@@ -40,7 +40,8 @@ pub enum BusEvent<E = FleetEvent> {
     },
 }
 
-/// Events that retention removed before they were delivered. The subscription continues after them.
+/// Events that are missing in the store before they were delivered, because retention has removed them, or because rows were deleted
+/// or inserted by hand. The subscription continues after them.
 ///
 /// ```
 /// let gap = doorbell::bus::Gap { stream_key: "agent-1".into(), seqs: 4..=9 };
@@ -50,12 +51,12 @@ pub enum BusEvent<E = FleetEvent> {
 pub struct Gap {
     /// The key of the stream.
     pub stream_key: Arc<str>,
-    /// The numbers of the removed events.
+    /// The numbers of the missing events.
     pub seqs: RangeInclusive<u64>,
 }
 
 impl Gap {
-    /// The number of removed events.
+    /// The number of missing events.
     ///
     /// ```
     /// assert_eq!(doorbell::bus::Gap { stream_key: "agent-1".into(), seqs: 4..=4 }.count(), 1);

@@ -177,7 +177,8 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
     /// If the future is dropped, the event may or may not be appended.
     async fn append(&self, event: E) -> Result<E, StoreError>;
 
-    /// Reads at most `limit` records of a stream with numbers above `after`, in ascending order and without gaps.
+    /// Reads at most `limit` records of a stream with numbers above `after`, in ascending order. A page that leaves out a number
+    /// means that the store lacks that event for good, so a page must show one state of the store.
     ///
     /// `limit` is at least 1. A stream that does not exist is empty.
     async fn replay(&self, stream_key: &str, after: u64, limit: usize) -> Result<Page<E>, StoreError>;

@@ -91,8 +91,9 @@ impl<E: StreamEvent> Record<E> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Page<E> {
-    /// The records in ascending order, without gaps, starting with the lowest number above both `after` and `low_water`. If there
-    /// are fewer records than the limit, the end of the stream was reached.
+    /// The records in ascending order, starting with the lowest number above `after`. The store lacks events whose numbers are left
+    /// out, and will never have them; a bus reports them as a gap. If there are fewer records than the limit, the end of the stream
+    /// was reached.
     pub records: Vec<Record<E>>,
     /// The stream's low-water mark: retention has removed the events up to this number. It is 0 if no event was removed.
     pub low_water: u64,

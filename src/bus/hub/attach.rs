@@ -20,7 +20,7 @@ pub(crate) struct Attached<E: Send + Sync + 'static> {
     /// The number of the last rewind before the subscription.
     pub(crate) last_rewind: u64,
     /// For a subscription to all: the [surplus](Hub::surplus_before) before its first item.
-    pub(crate) surplus: i64,
+    pub(crate) surplus: i128,
 }
 
 impl<E: Send + Sync + 'static> Hub<E> {

@@ -115,27 +115,23 @@ impl<E: StreamEvent> Hub<E> {
         let is_full = records.0.len() >= limit;
         let mut items = Vec::with_capacity(records.0.len());
         let stream = table.stream_mut(slot);
-        if let Some(cursor) = stream.cursor
-            && low_water > cursor
-        {
-            stream.cursor = Some(low_water);
-            items.push(
-                StreamNoticeKind::Trimmed {
-                    after: cursor,
-                    through: low_water,
-                }
-                .on(slot, stream.era),
-            );
-        }
+        // The page shows what the store has after `read.after`, so a number that it lacks is missing in the store.
+        let shows_gaps = stream.cursor.is_some_and(|cursor| read.after <= cursor);
         let mut events = 0;
         for record in std::mem::take(&mut records.0) {
+            if shows_gaps {
+                pass_gap(stream, slot, record.seq.saturating_sub(1), &mut items);
+            }
             match accept_next(stream, slot, record, &mut items) {
                 Ok(()) => events += 1,
                 Err(record) => records.0.push(record),
             }
         }
+        if !is_full || !shows_gaps {
+            pass_gap(stream, slot, low_water, &mut items);
+        }
         let mut unfounded = 0;
-        if is_full {
+        if is_full || !shows_gaps {
             stream.wanted = stream.wanted.max(read.through); // the rest is in the next page
         } else if stream.cursor.is_some_and(|cursor| cursor < read.through) {
             unfounded = 1;
@@ -206,6 +202,14 @@ impl<E: StreamEvent> Hub<E> {
         if stream.cursor.is_some_and(|cursor| stream.wanted > cursor) {
             table.queue(slot);
         }
+    }
+}
+
+/// Advances a stream's cursor to `through`, and adds the notice that the events up to there are missing in the store.
+fn pass_gap<E: StreamEvent>(stream: &mut Stream<E>, slot: StreamSlot, through: u64, items: &mut Vec<RingItem<E>>) {
+    if let Some(after) = stream.cursor.filter(|&cursor| cursor < through) {
+        stream.cursor = Some(through);
+        items.push(StreamNoticeKind::Missing { after, through }.on(slot, stream.era));
     }
 }
 

@@ -12,10 +12,10 @@ pub(super) struct LagAccounting {
     /// The position of the next item.
     next: u64,
     /// The number of events minus the number of items, over the ring's whole life. It is usually negative, since most of the
-    /// recorded items stand for no event.
-    surplus: i64,
+    /// recorded items stand for no event. One gap may stand for 2^63 events.
+    surplus: i128,
     /// The position and the surplus of such items that the ring may still hold.
-    recent: VecDeque<(u64, i64)>,
+    recent: VecDeque<(u64, i128)>,
 }
 
 impl LagAccounting {
@@ -31,7 +31,7 @@ impl LagAccounting {
     /// Records items that are about to be published. The ring no longer holds anything before `oldest`.
     pub(super) fn record<E>(&mut self, items: &[RingItem<E>], oldest: u64) {
         for (position, item) in (self.next..).zip(items) {
-            let surplus = item.events().cast_signed() - 1;
+            let surplus = i128::from(item.events()) - 1;
             if surplus != 0 {
                 self.surplus += surplus;
                 self.recent.push_back((position, surplus));
@@ -45,9 +45,9 @@ impl LagAccounting {
 
     /// Returns the number of events minus the number of items before a position. Includes items that the ring no longer holds,
     /// wherever they were.
-    pub(super) fn surplus_before(&self, position: u64) -> i64 {
+    pub(super) fn surplus_before(&self, position: u64) -> i128 {
         let from_there = self.recent.iter().rev().take_while(|&&(at, _)| at >= position);
-        self.surplus - from_there.map(|&(_, surplus)| surplus).sum::<i64>()
+        self.surplus - from_there.map(|&(_, surplus)| surplus).sum::<i128>()
     }
 }
 
@@ -77,11 +77,22 @@ mod tests {
             ],
             1,
         );
-        accounting.record::<()>(&[StreamNoticeKind::Trimmed { after: 2, through: 7 }.on(slot, era)], 1);
+        accounting.record::<()>(&[StreamNoticeKind::Missing { after: 2, through: 7 }.on(slot, era)], 1);
         let surpluses: Vec<_> = (1..=5).map(|position| accounting.surplus_before(position)).collect();
         assert_eq!(surpluses, [0, 0, -1, -1, 3]);
         accounting.record(&[event(8)], 4);
         assert_eq!(accounting.surplus_before(4), -1);
         assert_eq!(accounting.surplus_before(6), 3);
+    }
+
+    #[test]
+    fn gaps_of_any_size_are_counted() {
+        let mut accounting = LagAccounting::starting_at(1);
+        let gap = |slot| {
+            let through = u64::MAX >> 1;
+            StreamNoticeKind::Missing { after: 0, through }.on::<()>(StreamSlot(slot), Era::default())
+        };
+        accounting.record(&[gap(0), gap(1), gap(2), gap(3)], 1);
+        assert_eq!(accounting.surplus_before(5), 4 * (i128::from(u64::MAX >> 1) - 1));
     }
 }

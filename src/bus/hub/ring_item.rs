@@ -47,7 +47,7 @@ impl<E> RingItem<E> {
             Self::Event { .. } => 1,
             Self::StreamNotice(notice) => match notice.kind {
                 StreamNoticeKind::Undecodable { .. } => 1,
-                StreamNoticeKind::Trimmed { after, through } => through - after,
+                StreamNoticeKind::Missing { after, through } => through - after,
                 StreamNoticeKind::Rewound(_) | StreamNoticeKind::Lowered { .. } => 0,
             },
         }
@@ -64,8 +64,8 @@ pub(crate) struct StreamNotice {
 pub(crate) enum StreamNoticeKind {
     /// Takes the place of an event that cannot be decoded.
     Undecodable { seq: u64, reason: Arc<str> },
-    /// Events above `after`, up to `through`, have been removed from the store.
-    Trimmed { after: u64, through: u64 },
+    /// The store lacks the events above `after`, up to `through`. It has, or had, those before.
+    Missing { after: u64, through: u64 },
     /// The stream's history was replaced.
     Rewound(PastRewind),
     /// A notification named an event at or before the start of a subscription. Subscriptions that have delivered nothing yet

@@ -200,7 +200,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
 
     /// Returns the number of events minus the number of items in the ring of all streams before a position. May include later
     /// items that are already overwritten.
-    pub(crate) fn surplus_before(&self, position: u64) -> i64 {
+    pub(crate) fn surplus_before(&self, position: u64) -> i128 {
         self.table.lock().all.lag_accounting.surplus_before(position)
     }
 

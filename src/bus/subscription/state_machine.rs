@@ -33,7 +33,7 @@ pub(super) struct StateMachine<E: StreamEvent> {
     /// The number of the last rewind that this subscription handled.
     last_rewind: u64,
     /// Events minus items in the ring of all streams, before the next item.
-    surplus: i64,
+    surplus: i128,
     /// `Rewound` items to deliver next: for a start beyond the end of the stream, and for rewinds whose notices were lost with a lag.
     rewound_items: VecDeque<BusEvent<E>>,
     /// Streams whose rewind was handled before the ring has come to its notice, and the era that the subscription is in. Until the ring
@@ -157,7 +157,7 @@ impl<E: StreamEvent> StateMachine<E> {
                 Some(item) => self.on_item(item),
                 None => match ready!(self.feed.poll_recv(cx)) {
                     Ok(item) => {
-                        self.surplus += item.events().cast_signed() - 1;
+                        self.surplus += i128::from(item.events()) - 1;
                         self.on_item(item)
                     }
                     Err(RecvError::Lagged(lagged)) => self.on_lag(lagged),
@@ -296,8 +296,12 @@ impl<E: StreamEvent> StateMachine<E> {
         let slot = notice.slot;
         let at = self.cursor(slot);
         match notice.kind {
-            StreamNoticeKind::Trimmed { after, through } if through > at => {
-                // What the ring lost before the notice is part of a `Lagged` already, and must not be counted twice.
+            StreamNoticeKind::Missing { after, through } if through > at => {
+                // The store may have events that the ring lost before the notice.
+                if let Some(step) = self.catch_up(slot, after, item) {
+                    return step;
+                }
+                // Otherwise they are part of a `Lagged` already, and must not be counted twice.
                 let is_counted = self.on_slow == OnSlow::Report && self.stream.is_none();
                 let at = if is_counted { at.max(after) } else { at };
                 self.set_cursor(slot, through);
@@ -315,7 +319,7 @@ impl<E: StreamEvent> StateMachine<E> {
                 }
                 self.catch_up(slot, delivered, item).unwrap_or(Step::Continue)
             }
-            StreamNoticeKind::Trimmed { .. } | StreamNoticeKind::Undecodable { .. } => Step::Continue,
+            StreamNoticeKind::Missing { .. } | StreamNoticeKind::Undecodable { .. } => Step::Continue,
         }
     }
 
@@ -399,12 +403,12 @@ impl<E: StreamEvent> StateMachine<E> {
 
     /// Returns the number of events among the items that the ring of all streams has skipped.
     fn events_in(&mut self, lagged: Lagged) -> u64 {
-        let skipped = lagged.skipped.cast_signed();
+        let skipped = i128::from(lagged.skipped);
         // The hub's figure may include items after these that are overwritten already. Then the next lag counts fewer.
         let surplus = self.hub.surplus_before(lagged.resume_at).max(self.surplus - skipped);
         let events = skipped + surplus - self.surplus;
         self.surplus = surplus;
-        events.cast_unsigned()
+        u64::try_from(events).unwrap_or(u64::MAX)
     }
 
     fn read_after(&mut self, slot: StreamSlot, at: u64, is_retry: bool) {
@@ -436,24 +440,26 @@ impl<E: StreamEvent> StateMachine<E> {
         let is_retry = read.is_retry;
         let key = Arc::clone(&read.stream.key);
         let at = self.cursor(slot);
-        if page.low_water > at {
-            self.set_cursor(slot, page.low_water);
-            self.history_read = None;
+        let from = next + page.records[next..].partition_point(|record| record.seq <= at);
+        let record = page.records.get(from);
+        // The page shows what the store has after a number at or below `at`, so what it lacks is missing in the store.
+        let missing_through = record.map_or(page.low_water, |record| record.seq - 1);
+        if missing_through > at {
+            self.set_cursor(slot, missing_through);
+            match record {
+                Some(_) => self.history_read.as_mut().expect("as above").page = Some((page, from)),
+                None => self.history_read = None,
+            }
             let gap = Gap {
                 stream_key: key,
-                seqs: at + 1..=page.low_water,
+                seqs: at + 1..=missing_through,
             };
             return Poll::Ready(Step::Yield(BusEvent::Gap(gap)));
         }
-        let from = next + page.records[next..].partition_point(|record| record.seq <= at);
-        let Some(record) = page.records.get(from) else {
+        let Some(record) = record else {
             self.finish_page(slot, at, from > 0 && next > 0, is_retry);
             return Poll::Ready(Step::Continue);
         };
-        if record.seq != at + 1 {
-            self.finish_page(slot, at, false, is_retry);
-            return Poll::Ready(Step::Continue);
-        }
         let item = match &record.event {
             Ok(event) => BusEvent::Event(Arc::clone(event)),
             Err(reason) => BusEvent::Undecodable {

@@ -8,6 +8,8 @@ mod checked_subscription;
 mod harness;
 #[cfg(test)]
 mod history;
+#[cfg(test)]
+mod missing_events;
 mod model_store;
 #[cfg(test)]
 mod notifications;
