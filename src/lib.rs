@@ -34,6 +34,7 @@
 //!   and sqlx 0.9, whose pools and transactions appear in the API.
 //! - `metrics`: reports the counters of `DistributedBus` to the recorder of the `metrics` crate, version 0.24.
 
+mod barrier;
 pub mod broadcast;
 #[cfg(feature = "bus")]
 pub mod bus;

@@ -24,6 +24,34 @@ macro_rules! fence {
 }
 pub(crate) use fence as named_fence;
 
+/// The frequent side of an asymmetric barrier, with a name (see `barrier`). A full fence if the barrier is not `$asymmetric`.
+macro_rules! light_barrier {
+    ($site:literal, $asymmetric:expr) => {
+        if $asymmetric {
+            core::sync::atomic::compiler_fence($crate::sync::Ordering::SeqCst)
+        } else {
+            $crate::sync::fence($crate::sync::Ordering::SeqCst)
+        }
+    };
+}
+pub(crate) use light_barrier;
+
+/// The rare side of an asymmetric barrier, with a name. `false` if the system refused it.
+macro_rules! heavy_barrier {
+    ($site:literal, $asymmetric:expr) => {
+        if $asymmetric {
+            $crate::barrier::heavy()
+        } else {
+            $crate::sync::fence($crate::sync::Ordering::SeqCst);
+            true
+        }
+    };
+}
+pub(crate) use heavy_barrier;
+
+/// Whether the barriers are asymmetric in this process.
+pub(crate) use crate::barrier::is_available as barriers_are_asymmetric;
+
 /// A protocol fault that the models can plant by name; never in a real build.
 macro_rules! fault {
     ($name:literal) => {
@@ -43,6 +71,12 @@ pub(crate) const UNFINISHED_SPINS: u32 = 64;
 
 /// The most sequences one announcement covers.
 pub(crate) const ANNOUNCE_MAX: u64 = 64;
+
+/// Announcements are revoked at most once in this many sequences, on average. A revocation takes some microseconds.
+pub(crate) const REVOKE_EVERY: u64 = 1024;
+
+/// How many revocations may follow each other sooner, after a time without any.
+pub(crate) const REVOKE_BURST: u64 = 16;
 
 /// How many waiting threads a publication wakes itself. Of tasks it wakes one, whose executor spreads the rest.
 pub(crate) const WAKE_WIDTH: usize = 2;

@@ -131,6 +131,7 @@ fn values_without_clone_are_read_by_reference() {
     publisher.publish_with(Unique);
     let held = subscriber.try_recv_ref().unwrap();
     assert_eq!((held.seq(), held.0), (1, 1));
+    drop(held);
     assert_eq!(block_on(subscriber.recv_ref()).unwrap().0, 2);
     assert_eq!(subscriber.recv_ref_blocking().unwrap().0, 3);
     let batch = block_on(subscriber.recv_batch(10)).unwrap();
@@ -200,6 +201,7 @@ fn zero_sized_values_are_dropped_once() {
         assert!(NOTHINGS.load(Ordering::SeqCst) <= 3 * 2 + 2);
     }
     assert_eq!(held.seq(), 1);
+    drop(held);
     drop((publisher, subscriber, holder));
     assert_eq!(NOTHINGS.load(Ordering::SeqCst), 0);
 }

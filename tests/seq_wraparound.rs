@@ -66,6 +66,7 @@ fn tour(capacity: usize, first: u64) {
         assert_eq!(publisher.publish(seq), seq);
     }
     assert_eq!((held.seq(), *held), (next - span, next - span));
+    drop(held);
     let lost = Lagged {
         skipped: 2 * span - 1,
         first_missed: next - span + 1,

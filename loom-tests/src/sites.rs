@@ -127,7 +127,7 @@ fn scan_text(text: &str, file: &Path, sites: &mut Vec<Site>) {
                 let end = ordering.find(|c: char| !c.is_alphanumeric()).unwrap_or(ordering.len());
                 Kind::Operation(ordering[..end].to_owned())
             }
-            "named_fence" => Kind::Fence,
+            "named_fence" | "light_barrier" | "heavy_barrier" => Kind::Fence,
             "fault" => Kind::Fault,
             _ => continue,
         };
@@ -160,6 +160,8 @@ fn explanation(above: &[&str], prefix: &str) -> Option<Explanation> {
     let pairs_with = head
         .strip_prefix(prefix)?
         .trim_start_matches(" fence")
+        .trim_start_matches(" light barrier")
+        .trim_start_matches(" heavy barrier")
         .trim_start_matches(", pairs with ")
         .trim_start_matches(", breaks ");
     Some(Explanation {

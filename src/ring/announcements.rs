@@ -1,8 +1,19 @@
-//! Publishes, for each subscriber, what it may be reading (its *announcement*) and its position. Every publisher can read both
-//! without a lock.
+//! Publishes, for each subscriber, what it may be reading (its *announcement*), what it is reading, and its position. Every
+//! publisher can read them without a lock.
 //!
 //! Entries live in chunks that are only ever added, so publishers scan them without protection. Only the subscriber writes its
 //! entry; publishers and statistics only read it.
+//!
+//! # Which entries a scan visits
+//!
+//! Each chunk has maps of the entries that are *listed*. A subscriber lists its entry when it announces and finds it unlisted. A
+//! publisher unlists an entry that can protect nothing any more ([`Announcements::unlist`]), so that subscribers that rest cost
+//! publishers nothing. The subscriber may announce anew at the same time, so unlisting takes three steps:
+//!
+//! 1. The entry moves from the listed half of its map word to the *leaving* half. Scans visit both.
+//! 2. The publisher fences and reads the announcement again. A subscriber stores its announcement, fences and reads the map. So
+//!    the publisher sees the new announcement, or the subscriber sees that it is no longer listed, and lists itself.
+//! 3. The entry stops leaving. If its announcement is new, it is listed again in the same step.
 
 use core::fmt;
 use core::ops::Range;
@@ -10,9 +21,10 @@ use core::ptr::NonNull;
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicPtr, AtomicU64, Mutex, ord};
+use super::geometry::MAX_SEQ;
+use crate::sync::{AtomicPtr, AtomicU64, Mutex, fault, named_fence, ord};
 
-/// The announcement of a subscriber that reads nothing.
+/// The announcement of a subscriber that has announced nothing.
 const NOTHING: u64 = u64::MAX;
 
 /// The length of an announcement.
@@ -31,25 +43,119 @@ impl Reach {
     }
 }
 
+/// What a receive reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reads {
+    /// One event.
+    One,
+    /// Every event from one on, to the end of the announced interval.
+    Many,
+}
+
+/// ```text
+///  63                                    2  1  0
+/// +---------------------------------------+-----+
+/// |                seq                    | 0 0 |  reads this event; the word is its stamp
+/// |                seq                    | 1 0 |  reads from this event on
+/// |              position                 | 0 1 |  reads nothing
+/// |                                       | 1 1 |  reads nothing, at a position beyond the last sequence
+/// +---------------------------------------+-----+
+/// ```
+///
+/// The position after the last sequence is written as zero, which is no position.
+#[derive(Clone, Copy)]
+struct ReadingWord(u64);
+
+/// What a [`ReadingWord`] says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reading {
+    One(u64),
+    Many(u64),
+    Nothing { position: u64 },
+    NothingBeyond,
+}
+
+impl ReadingWord {
+    const SHIFT: u32 = 2;
+    const BEYOND: Self = Self(3);
+
+    #[inline(always)]
+    fn busy(first: u64, reads: Reads) -> Self {
+        match reads {
+            Reads::One => Self(first << Self::SHIFT),
+            Reads::Many => Self(first << Self::SHIFT | 2),
+        }
+    }
+
+    /// `position` is at most one beyond the last sequence.
+    #[inline(always)]
+    fn idle(position: u64) -> Self {
+        Self(position << Self::SHIFT | 1)
+    }
+
+    fn decode(self) -> Reading {
+        let seq = self.0 >> Self::SHIFT;
+        match self.0 & 3 {
+            0 => Reading::One(seq),
+            2 => Reading::Many(seq),
+            1 => Reading::Nothing {
+                position: if seq == 0 { MAX_SEQ + 1 } else { seq },
+            },
+            _ => Reading::NothingBeyond,
+        }
+    }
+}
+
 /// Entries of the first chunk: most rings have few subscribers.
 const FIRST_CHUNK: usize = 8;
 
-/// Entries of every further chunk: one for each bit of its maps.
-const CHUNK: usize = 64;
+/// The fewest and the most entries of a further chunk. Each chunk is as large as all before it, within these limits.
+const CHUNK_SIZES: (usize, usize) = (32, 4096);
+
+/// Entries of one map word.
+const PER_WORD: usize = 32;
+
+/// The half of a map word that says which entries are listed; the other half says which are leaving.
+const LISTED: u64 = (1 << PER_WORD) - 1;
 
 /// The state that a subscriber shows to other threads.
-struct Entry {
-    /// The interval of sequences it may be reading, as [`Reach::word`] writes it, or [`NOTHING`].
+pub(super) struct Entry {
+    /// The interval of sequences that it may read, as [`Reach::word`] writes it, or [`NOTHING`].
     announced: AtomicU64,
-    /// The sequence of its next receive.
-    position: AtomicU64,
+    /// What it is reading, as [`ReadingWord`] writes it; otherwise its position.
+    reading: AtomicU64,
+    /// Its position while `reading` does not say it: within a batch, and beyond the last sequence.
+    other_position: AtomicU64,
+}
+
+impl Entry {
+    /// Ends a read and shows the sequence of the next receive.
+    #[inline(always)]
+    pub(super) fn end(&self, position: u64) {
+        // Release, pairs with `scan.reading`: a publisher that sees it finds the reads before it over.
+        self.reading
+            .store(ReadingWord::idle(position).0, ord!("reading.end", Release));
+    }
+
+    fn position(&self) -> u64 {
+        // Relaxed, pairs with `reading.end`: a statistic.
+        let word = ReadingWord(self.reading.load(ord!("positions.read", Relaxed)));
+        match word.decode() {
+            Reading::One(held) => held + 1,
+            Reading::Nothing { position } => position,
+            Reading::Many(_) | Reading::NothingBeyond => {
+                // Relaxed, pairs with `position.show` and `position.show_beyond`: a statistic.
+                self.other_position.load(ord!("positions.read_other", Relaxed))
+            }
+        }
+    }
 }
 
 struct Chunk {
-    /// One bit for each entry that may carry an announcement.
-    active: AtomicU64,
+    /// For each entry, whether it is listed and whether it is leaving.
+    maps: Box<[AtomicU64]>,
     /// One bit for each entry that belongs to a subscriber.
-    taken: AtomicU64,
+    taken: Box<[AtomicU64]>,
     next: AtomicPtr<Chunk>,
     entries: Box<[CachePadded<Entry>]>,
 }
@@ -59,12 +165,14 @@ impl Chunk {
         let entry = || {
             CachePadded::new(Entry {
                 announced: AtomicU64::new(NOTHING),
-                position: AtomicU64::new(0),
+                reading: AtomicU64::new(ReadingWord::idle(0).0),
+                other_position: AtomicU64::new(0),
             })
         };
+        let words = || (0..entries.div_ceil(PER_WORD)).map(|_| AtomicU64::new(0)).collect();
         Self {
-            active: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
+            maps: words(),
+            taken: words(),
             next: AtomicPtr::new(core::ptr::null_mut()),
             entries: (0..entries).map(|_| entry()).collect(),
         }
@@ -78,7 +186,6 @@ pub(super) struct Seat {
     index: usize,
     /// Numbers the seats of one ring densely from 0; reused after a leave.
     number: usize,
-    active: bool,
 }
 
 // SAFETY: the pointers are only used to reach atomics of a chunk, which lives as long as the `Announcements`; a `Seat` is kept
@@ -99,32 +206,40 @@ impl Seat {
     }
 
     #[inline(always)]
-    fn entry(&self) -> &Entry {
+    pub(super) fn entry(&self) -> &Entry {
         // SAFETY: as in `chunk`; the entry is part of the chunk.
         unsafe { self.entry.as_ref() }
     }
 
-    /// Announces that the subscriber may read the sequences from `start` on, as far as `reach` goes.
+    /// Announces that the subscriber may read the sequences from `start` on, as far as `reach` goes, and that it reads now.
     ///
-    /// Reads of an earlier interval end here. The caller fences before it relies on the announcement.
-    #[inline(always)]
-    pub(super) fn announce(&mut self, start: u64, reach: Reach) {
-        if !self.active {
-            self.active = true;
-            // Relaxed, pairs with `scan.active` through `announce.fence`: the caller's fence orders the bit and the
-            // announcement before its read of the frontier.
-            self.chunk()
-                .active
-                .fetch_or(1 << self.index, ord!("announce.active", Relaxed));
-        }
+    /// Reads of an earlier interval end here. Fences, so that the caller can check the frontier.
+    pub(super) fn announce(&mut self, start: u64, reach: Reach, reads: Reads) {
         // Release, pairs with `scan.announced`: for a scan that sees this interval, reads of the one announced before
         // are over.
         self.entry()
             .announced
             .store(reach.word(start), ord!("announce.interval", Release));
+        self.begin(start, reads);
+        // SeqCst fence, pairs with `frontier.fence` and `unlist.fence`: this thread sees the frontier, or the scan sees
+        // the announcement; it sees that it is not listed, or the thread that unlists it sees the announcement.
+        named_fence!("announce.fence");
+        let map = &self.chunk().maps[self.index / PER_WORD];
+        let bit = 1 << (self.index % PER_WORD);
+        // Relaxed, pairs with `unlist.leave` through `announce.fence`: the fence orders the announcement before it.
+        if map.load(ord!("announce.listed", Relaxed)) & bit == 0 {
+            // Fault, breaks the rule that what is announced is listed: no scan would see the announcement.
+            if !fault!("announce.unlisted") {
+                // Relaxed, pairs with `scan.listed` through `list.fence`: the fence orders it before the caller's read
+                // of the frontier.
+                map.fetch_or(bit, ord!("announce.list", Relaxed));
+            }
+            // SeqCst fence, pairs with `frontier.fence`: this thread sees the frontier, or the scan finds it listed.
+            named_fence!("list.fence");
+        }
     }
 
-    /// Withdraws the announcement: the subscriber no longer reads anything.
+    /// Withdraws the announcement.
     #[inline(always)]
     pub(super) fn withdraw(&mut self) {
         // Release, pairs with `scan.announced`: for a scan that sees the withdrawal, reads of the interval announced
@@ -134,23 +249,38 @@ impl Seat {
             .store(NOTHING, ord!("withdraw.interval", Release));
     }
 
-    /// Withdraws the announcement, and takes this seat out of the scans until the next one.
-    pub(super) fn rest(&mut self) {
-        if self.active {
-            self.active = false;
-            self.withdraw();
-            // Release, pairs with `scan.active`: a scan that finds the bit cleared must also find the reads over.
-            self.chunk()
-                .active
-                .fetch_and(!(1 << self.index), ord!("rest.active", Release));
-        }
+    /// Says that the subscriber reads `first`, or every event from there to the end of what it has announced. The caller must
+    /// execute a light barrier and check the frontier before it reads.
+    #[inline(always)]
+    pub(super) fn begin(&self, first: u64, reads: Reads) {
+        // Release, pairs with `scan.reading`: for a publisher that sees it, the reads before it are over.
+        self.entry()
+            .reading
+            .store(ReadingWord::busy(first, reads).0, ord!("reading.begin", Release));
     }
 
-    /// Shows the sequence of the next receive to statistics.
+    /// Says that the subscriber reads nothing, and shows the sequence of the next receive, which may be any number.
+    pub(super) fn end(&self, position: u64) {
+        if position <= MAX_SEQ + 1 {
+            return self.entry().end(position);
+        }
+        // Relaxed, pairs with `positions.read_other`: a statistic.
+        self.entry()
+            .other_position
+            .store(position, ord!("position.show_beyond", Relaxed));
+        // Release, pairs with `scan.reading`: as `reading.end`.
+        self.entry()
+            .reading
+            .store(ReadingWord::BEYOND.0, ord!("reading.end_beyond", Release));
+    }
+
+    /// Shows the sequence of the next receive while the subscriber reads many events.
     #[inline(always)]
-    pub(super) fn show_position(&self, position: u64) {
-        // Relaxed, pairs with `positions.read`: a statistic.
-        self.entry().position.store(position, ord!("position.show", Relaxed));
+    pub(super) fn show_position_in_batch(&self, position: u64) {
+        // Relaxed, pairs with `positions.read_other`: a statistic.
+        self.entry()
+            .other_position
+            .store(position, ord!("position.show", Relaxed));
     }
 }
 
@@ -203,7 +333,8 @@ impl Announcements {
     pub(super) fn join(&self, position: u64) -> Seat {
         let mut free = self.free.lock();
         if free.seats.is_empty() {
-            let chunk = NonNull::from(Box::leak(Box::new(Chunk::new(CHUNK))));
+            let size = free.seats_made.next_power_of_two().clamp(CHUNK_SIZES.0, CHUNK_SIZES.1);
+            let chunk = NonNull::from(Box::leak(Box::new(Chunk::new(size))));
             // SAFETY: the last chunk lives as long as `self`.
             let last = unsafe { free.last.as_ref() };
             // Release, pairs with `scan.next`: scans see the contents of the chunk.
@@ -211,58 +342,155 @@ impl Announcements {
             free.add_seats(chunk);
         }
         let seat = free.seats.pop().expect("seats were just added");
-        seat.show_position(position);
+        seat.end(position);
         // Relaxed, pairs with `positions.taken`: a statistic.
-        seat.chunk()
-            .taken
-            .fetch_or(1 << seat.index, ord!("announcements.take", Relaxed));
+        seat.chunk().taken[seat.index / PER_WORD]
+            .fetch_or(1 << (seat.index % PER_WORD), ord!("announcements.take", Relaxed));
         seat
     }
 
-    /// Gives a seat back.
+    /// Gives a seat back. It stays listed until a publisher finds that it protects nothing.
     pub(super) fn leave(&self, mut seat: Seat) {
-        seat.rest();
+        seat.withdraw();
         let mut free = self.free.lock();
         // Relaxed, pairs with `positions.taken`: a statistic.
-        seat.chunk()
-            .taken
-            .fetch_and(!(1 << seat.index), ord!("announcements.free", Relaxed));
+        seat.chunk().taken[seat.index / PER_WORD]
+            .fetch_and(!(1 << (seat.index % PER_WORD)), ord!("announcements.free", Relaxed));
         free.seats.push(seat);
     }
 
-    /// Calls `found` with every announced interval.
+    /// Calls `found` with every announcement. Returns whether an entry that announces nothing could be unlisted.
     ///
     /// The caller has raised the frontier and fenced: if this scan misses an announcement, its subscriber refuses it when it
     /// checks the frontier.
-    pub(super) fn announcements(&self, mut found: impl FnMut(Range<u64>)) {
-        self.chunks(|chunk| {
-            // Acquire, pairs with `rest.active`: if `rest` has cleared a bit, the reads before it are over.
-            for index in bits(chunk.active.load(ord!("scan.active", Acquire))) {
-                // Acquire, pairs with `announce.interval` and `withdraw.interval`: if a later announcement is seen, the
-                // reads of the earlier one are over.
-                let word = chunk.entries[index].announced.load(ord!("scan.announced", Acquire));
-                if word != NOTHING {
-                    let start = word >> 1;
-                    let covers = if word & 1 == 0 { self.short } else { self.long };
-                    found(start..start + covers);
+    pub(super) fn announcements(&self, mut found: impl FnMut(Announcement<'_>)) -> bool {
+        let mut idle = false;
+        self.chunks(&self.first, |chunk| {
+            for (word, map) in chunk.maps.iter().enumerate() {
+                // Acquire, pairs with `unlist.leave` and `unlist.settle`: of an entry that was unlisted, the reads are over.
+                let listed = map.load(ord!("scan.listed", Acquire));
+                for index in bits((listed | listed >> PER_WORD) & LISTED, word) {
+                    match self.announcement(&chunk.entries[index]) {
+                        Some(announcement) => found(announcement),
+                        None => idle |= !self.is_first(chunk),
+                    }
+                }
+            }
+        });
+        idle
+    }
+
+    /// Returns what `entry` announces.
+    pub(super) fn announcement<'a>(&self, entry: &'a Entry) -> Option<Announcement<'a>> {
+        // Acquire, pairs with `announce.interval` and `withdraw.interval`: if a later announcement is seen, the
+        // reads of the earlier one are over.
+        let word = entry.announced.load(ord!("scan.announced", Acquire));
+        (word != NOTHING).then(|| {
+            let start = word >> 1;
+            let covers = if word & 1 == 0 { self.short } else { self.long };
+            Announcement {
+                interval: start..start + covers,
+                entry,
+            }
+        })
+    }
+
+    /// Takes the entries out of the scans that protect nothing: those that announce nothing, and those whose announcement was
+    /// revoked as a whole and that read nothing. No receive below `revoked` can begin any more.
+    ///
+    /// Leaves the entries of the first chunk, which cost less to visit than to unlist.
+    pub(super) fn unlist(&self, revoked: u64) {
+        // Acquire, pairs with `announcements.grow`: the chunk is complete.
+        let second = self.first.next.load(ord!("unlist.next", Acquire));
+        // SAFETY: chunks are only added, and live as long as `self`.
+        let Some(second) = (unsafe { second.as_ref() }) else {
+            return;
+        };
+        self.chunks(second, |chunk| {
+            for (word, map) in chunk.maps.iter().enumerate() {
+                // Relaxed, pairs with `unlist.leave`: exchanged against.
+                let listed = map.load(ord!("unlist.read", Relaxed)) & LISTED;
+                let mut resting = 0;
+                for index in bits(listed, word) {
+                    let entry = &chunk.entries[index];
+                    let rests = self
+                        .announcement(entry)
+                        .is_none_or(|announced| announced.interval.end <= revoked && announced.reads().is_empty());
+                    resting |= u64::from(rests) << (index % PER_WORD);
+                }
+                if resting != 0 {
+                    self.unlist_resting(chunk, word, resting, revoked);
                 }
             }
         });
     }
 
+    fn unlist_resting(&self, chunk: &Chunk, word: usize, resting: u64, revoked: u64) {
+        let map = &chunk.maps[word];
+        // Relaxed, pairs with `unlist.leave`: exchanged against.
+        let mut before = map.load(ord!("unlist.peek", Relaxed));
+        let leaving = loop {
+            // What is leaving already is in the hands of another publisher.
+            let leaving = resting & before & !(before >> PER_WORD);
+            if leaving == 0 {
+                return;
+            }
+            match map.compare_exchange_weak(
+                before,
+                before & !leaving | leaving << PER_WORD,
+                // Release, pairs with `scan.listed`: this thread has found the reads over.
+                ord!("unlist.leave", Release),
+                // Relaxed, pairs with `unlist.leave`: only compared again.
+                ord!("unlist.leave_failed", Relaxed),
+            ) {
+                Ok(_) => break leaving,
+                Err(current) => before = current,
+            }
+        };
+        // SeqCst fence, pairs with `announce.fence`: this thread sees the new announcement, or its subscriber sees that
+        // it is not listed.
+        named_fence!("unlist.fence");
+        let mut again = 0;
+        for index in bits(leaving, word) {
+            // Fault, breaks the rule that unlisting looks again: a subscriber that announces would be missed by scans.
+            let rests = fault!("unlist.unchecked")
+                || self
+                    .announcement(&chunk.entries[index])
+                    .is_none_or(|announced| announced.interval.end <= revoked);
+            again |= u64::from(!rests) << (index % PER_WORD);
+        }
+        // Relaxed, pairs with `unlist.settle`: exchanged against.
+        let mut before = map.load(ord!("unlist.peek_again", Relaxed));
+        while let Err(current) = map.compare_exchange_weak(
+            before,
+            before & !(leaving << PER_WORD) | again,
+            // Release, pairs with `scan.listed`: this thread has found the reads over.
+            ord!("unlist.settle", Release),
+            // Relaxed, pairs with `unlist.settle`: only compared again.
+            ord!("unlist.settle_failed", Relaxed),
+        ) {
+            before = current;
+        }
+    }
+
     /// Calls `found` with the position of every subscriber.
     pub(super) fn positions(&self, mut found: impl FnMut(u64)) {
-        self.chunks(|chunk| {
-            // Relaxed, pairs with `announcements.take`: a statistic.
-            for index in bits(chunk.taken.load(ord!("positions.taken", Relaxed))) {
-                // Relaxed, pairs with `position.show`: a statistic.
-                found(chunk.entries[index].position.load(ord!("positions.read", Relaxed)));
+        self.chunks(&self.first, |chunk| {
+            for (word, taken) in chunk.taken.iter().enumerate() {
+                // Relaxed, pairs with `announcements.take`: a statistic.
+                for index in bits(taken.load(ord!("positions.taken", Relaxed)), word) {
+                    found(chunk.entries[index].position());
+                }
             }
         });
     }
 
-    fn chunks(&self, mut visit: impl FnMut(&Chunk)) {
-        let mut chunk = &*self.first;
+    fn is_first(&self, chunk: &Chunk) -> bool {
+        core::ptr::eq(chunk, &*self.first)
+    }
+
+    /// Calls `visit` with the chunks from `chunk` on.
+    fn chunks<'a>(&'a self, mut chunk: &'a Chunk, mut visit: impl FnMut(&Chunk)) {
         loop {
             visit(chunk);
             // Acquire, pairs with `announcements.grow`: the chunk is complete.
@@ -290,7 +518,6 @@ impl Free {
                 chunk,
                 index,
                 number: made + index,
-                active: false,
             }));
     }
 }
@@ -314,13 +541,49 @@ impl fmt::Debug for Announcements {
     }
 }
 
-/// Returns the positions of the set bits.
-fn bits(mut map: u64) -> impl Iterator<Item = usize> {
+/// An interval that a subscriber may read.
+pub(super) struct Announcement<'a> {
+    pub(super) interval: Range<u64>,
+    pub(super) entry: &'a Entry,
+}
+
+impl Announcement<'_> {
+    /// Returns what the subscriber is reading. Says nothing about what it begins to read next.
+    pub(super) fn reads(&self) -> Range<u64> {
+        // Acquire, pairs with `reading.end` and `reading.begin`: the reads before what is seen are over.
+        let word = ReadingWord(self.entry.reading.load(ord!("scan.reading", Acquire)));
+        match word.decode() {
+            Reading::One(seq) => seq..seq + 1,
+            Reading::Many(first) => first..self.interval.end,
+            Reading::Nothing { .. } | Reading::NothingBeyond => 0..0,
+        }
+    }
+}
+
+/// Returns the indexes of the entries whose bits are set in the map word of this number.
+fn bits(mut map: u64, word: usize) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let index = map.trailing_zeros() as usize;
         (index < 64).then(|| {
             map &= map - 1;
-            index
+            word * PER_WORD + index
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_SEQ, Reading, ReadingWord, Reads};
+
+    #[test]
+    fn a_reading_word_tells_positions_from_reads() {
+        for seq in [1, 77, MAX_SEQ] {
+            assert_eq!(ReadingWord::idle(seq).decode(), Reading::Nothing { position: seq });
+            assert_eq!(ReadingWord::busy(seq, Reads::One).decode(), Reading::One(seq));
+            assert_eq!(ReadingWord::busy(seq, Reads::Many).decode(), Reading::Many(seq));
+        }
+        let position = MAX_SEQ + 1;
+        assert_eq!(ReadingWord::idle(position).decode(), Reading::Nothing { position });
+        assert_eq!(ReadingWord::BEYOND.decode(), Reading::NothingBeyond);
+    }
 }

@@ -3,7 +3,8 @@
 use core::fmt;
 
 use super::cursor::{Found, ReadCursor};
-use super::shared::{Slot, Value};
+use super::shared::Value;
+use super::slots::Run;
 use super::subscriber::Subscriber;
 
 /// An iterator over a run of events, by reference. Created by the batch receives, such as [`Subscriber::recv_batch`].
@@ -28,7 +29,7 @@ use super::subscriber::Subscriber;
 pub struct Batch<'a, T: Send + Sync + 'static> {
     subscriber: &'a mut Subscriber<T>,
     /// The slots of the next events, all published: these are yielded without further checks.
-    run: core::slice::Iter<'a, Slot<T>>,
+    run: Run<'a, T>,
     /// The sequence of the next event of the run.
     seq: u64,
     /// How many events may be yielded after the run.
@@ -47,7 +48,7 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
         Self {
             seq: 0,
             subscriber,
-            run: [].iter(),
+            run: Run::EMPTY,
             left: most,
         }
     }
@@ -67,7 +68,7 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
             let seq = self.seq;
             self.seq = seq + 1;
             self.subscriber.cursor_mut().advance_in_batch(self.seq);
-            // SAFETY: the slots of a run are published and announced.
+            // SAFETY: the slots of a run are published, and the batch reads them.
             return Some((seq, unsafe { show(&slot.value) }));
         }
         if self.left == 0 {
@@ -79,10 +80,10 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
         let found = found?;
         self.seq = found.seq + 1;
         self.left -= 1 + run.len();
-        self.run = run.iter();
-        // SAFETY: nothing in this batch withdraws the announcement.
+        self.run = run;
+        // SAFETY: the batch is read until the subscriber is used again.
         let storage = unsafe { found.storage() };
-        // SAFETY: the cursor has found it, within the announced interval.
+        // SAFETY: the cursor has found it, within what the batch reads.
         Some((found.seq, unsafe { show(storage) }))
     }
 
@@ -90,7 +91,7 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
     #[inline(always)]
     fn fold_direct<B>(&mut self, mut folded: B, fold: &mut impl FnMut(B, &'a T) -> B) -> B {
         self.left += self.run.len();
-        self.run = [].iter();
+        self.run = Run::EMPTY;
         // SAFETY: this batch borrows the subscriber for `'a`.
         let slots = unsafe { slots(self.subscriber, self.left) };
         let first = self.subscriber.cursor().cursor_position();
@@ -103,7 +104,7 @@ impl<'a, T: Send + Sync + 'static> Batch<'a, T> {
                 break;
             }
             received.seq += 1;
-            // SAFETY: the slots of a batch are announced, and this one is published.
+            // SAFETY: the batch reads its slots, and this one is published.
             folded = fold(folded, unsafe { show(&slot.value) });
         }
         self.left -= (received.seq - first) as usize;
@@ -129,12 +130,12 @@ impl<T: Send + Sync + 'static> Drop for Received<'_, T> {
 ///
 /// # Safety
 ///
-/// The cursor has found that an event with a value is published in `storage`, and the batch's announcement covers it.
+/// The cursor has found that an event with a value is published in `storage`, within what the batch reads.
 #[inline(always)]
 unsafe fn show<T>(storage: &Value<T>) -> &T {
     storage.with(|value| {
-        // SAFETY: announced storage is not written, and the announcement stays until the subscriber is used again, which the borrow
-        // of the result excludes.
+        // SAFETY: storage that is being read is not written, and the batch is read until the subscriber is used again, which the
+        // borrow of the result excludes.
         let value = unsafe { &*value };
         // SAFETY: the caller says that there is a value.
         unsafe { value.assume_init_ref() }
@@ -147,10 +148,10 @@ unsafe fn show<T>(storage: &Value<T>) -> &T {
 ///
 /// The batch that calls this borrows the subscriber for `'a`.
 #[inline(always)]
-unsafe fn slots<'a, T: Send + Sync + 'static>(subscriber: &Subscriber<T>, most: usize) -> &'a [Slot<T>] {
+unsafe fn slots<'a, T: Send + Sync + 'static>(subscriber: &Subscriber<T>, most: usize) -> Run<'a, T> {
     let slots = subscriber.cursor().slots_in_batch(most);
     // SAFETY: the slots belong to the ring, which the subscriber keeps for as long as it is borrowed.
-    unsafe { core::slice::from_raw_parts(slots.as_ptr(), slots.len()) }
+    unsafe { slots.extend() }
 }
 
 /// Returns the next event after the end of a run, and the run that follows it. The event is already counted as received. The run
@@ -164,19 +165,21 @@ unsafe fn slots<'a, T: Send + Sync + 'static>(subscriber: &Subscriber<T>, most: 
 unsafe fn next_run<'a, T: Send + Sync + 'static>(
     subscriber: &mut Subscriber<T>,
     left: usize,
-) -> (Option<Found<T>>, &'a [Slot<T>]) {
+) -> (Option<Found<T>>, Run<'a, T>) {
     let found = subscriber.cursor_mut().next_in_batch();
-    let Some(event) = found else { return (None, &[]) };
+    let Some(event) = found else { return (None, Run::EMPTY) };
     let seq = event.seq + 1;
     subscriber.cursor_mut().advance_in_batch(seq);
     // SAFETY: passed on to the caller.
     let slots = unsafe { slots(subscriber, left - 1) };
-    let published = slots
-        .iter()
-        .zip(seq..)
-        .take_while(|&(slot, seq)| ReadCursor::holds(slot, seq));
-    let published = published.count();
-    (found, &slots[..published])
+    let mut published = 0;
+    for slot in slots {
+        if !ReadCursor::holds(slot, seq + published) {
+            break;
+        }
+        published += 1;
+    }
+    (found, slots.limited(published as usize))
 }
 
 impl<'a, T: Send + Sync + 'static> Iterator for Batch<'a, T> {
@@ -213,7 +216,7 @@ impl<'a, T: Send + Sync + 'static> Iterator for Batch<'a, T> {
 impl<T: Send + Sync + 'static> Drop for Batch<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.subscriber.cursor_mut().show_position();
+        self.subscriber.cursor_mut().show_position_in_batch();
     }
 }
 

@@ -11,7 +11,7 @@ use super::error::{BuildError, RecvError, TryRecvError};
 use super::publisher::{Publisher, WeakPublisher};
 use super::release::RecheckRelease;
 use super::shared::RingShared;
-use super::subscriber::{Subscriber, without_timeout};
+use super::subscriber::{EndOfRead, Subscriber, without_timeout};
 use super::subscriber_count::SubscriberCount;
 use crate::sync::Arc;
 
@@ -116,8 +116,9 @@ impl<T: Clone> Subscriber<T> {
 
     #[inline(always)]
     fn consume(&mut self, found: Found<T>) -> T {
-        self.cursor_mut().advance();
-        // SAFETY: the cursor is not asked for another event before the end of this call.
+        let reading = EndOfRead(self.cursor_mut());
+        reading.0.advance(found);
+        // SAFETY: the cursor says that it reads the event until `reading` is dropped.
         unsafe { found.with(T::clone) }
     }
 }

@@ -3,9 +3,10 @@
 use super::error::BuildError;
 use super::geometry::{Geometry, MAX_CAPACITY, MAX_SEQ};
 use super::publisher::Publisher;
-use super::shared::{RingShared, Slot};
+use super::shared::RingShared;
+use super::slots::Slots;
 use super::subscriber::Subscriber;
-use crate::sync::Arc;
+use crate::sync::{Arc, barriers_are_asymmetric};
 
 /// Determines where a subscriber continues after a lag.
 ///
@@ -93,6 +94,8 @@ pub struct Builder {
     pub(super) wait: WaitStrategy,
     pub(super) wake: Wake,
     pub(super) wake_watchdog: bool,
+    /// Receives rely on asymmetric barriers; otherwise each fences.
+    pub(super) asymmetric: bool,
 }
 
 impl Builder {
@@ -108,6 +111,7 @@ impl Builder {
             wait: WaitStrategy::Park,
             wake: Wake::Cascade,
             wake_watchdog: true,
+            asymmetric: barriers_are_asymmetric(),
         }
     }
 
@@ -168,7 +172,7 @@ impl Builder {
         if capacity == 0 {
             return Err(BuildError::ZeroCapacity);
         }
-        let fit = isize::MAX.unsigned_abs() / size_of::<Slot<T>>() / 2;
+        let fit = isize::MAX.unsigned_abs() / Slots::<T>::STRIDE / 2;
         let max = MAX_CAPACITY.min(fit);
         if capacity > max {
             return Err(BuildError::CapacityTooLarge { capacity, max });

@@ -4,13 +4,14 @@ use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
-use super::announcements::{Reach, Seat};
+use super::announcements::{Entry, Reach, Reads, Seat};
 use super::builder::{OnLag, Start};
 use super::error::{Lagged, TryRecvError};
 use super::shared::{RingShared, Slot, Value};
-use super::stamp::Stamp;
+use super::slots::{Run, Slots};
+use super::stamp::{Distance, Stamp};
 use super::stats::SubscriberStats;
-use crate::sync::{Arc, fault, named_fence, ord};
+use crate::sync::{Arc, fault, light_barrier, ord};
 
 /// The read position of one subscriber.
 pub(super) struct ReadCursor<T> {
@@ -23,15 +24,21 @@ pub(super) struct ReadCursor<T> {
     suppressed_below: u64,
     /// An event expires this many sequences later.
     capacity: u64,
-    /// From the position up to here, the slot of a sequence is found by adding it to `slot_base`.
+    /// The same.
+    expires_after: Distance,
+    /// From the position up to here, the slot of a sequence is found by adding it to `slot_base`. Zero unless barriers are
+    /// asymmetric: a direct receive does not fence.
     direct_until: u64,
     slot_base: *const Slot<T>,
     /// Like `slot_base`, for the slot of the sequence with which that one expires.
     expiry_base: *const Slot<T>,
-    /// The end of the announced interval, which covers every sequence from `position` on; zero when nothing is announced.
+    /// The end of the announced interval, which covers every sequence from `position` on; zero when nothing is announced. A publisher
+    /// may have revoked it.
     announced_until: u64,
     /// How far the next announcement reaches.
     reach: Reach,
+    /// What the next receive reads.
+    reads: Reads,
     /// The first event of the current batch, which was found not to be lost.
     batch_first: u64,
     /// Later events of the current batch may have been lost before it began if they are below this sequence.
@@ -60,14 +67,14 @@ impl<T> Clone for Found<T> {
 impl<T> Copy for Found<T> {}
 
 impl<T> Found<T> {
-    /// Returns the storage of the value, which the cursor's announcement protects.
+    /// Returns the storage of the value, which is protected because the cursor says that it reads it.
     ///
     /// # Safety
     ///
     /// The cursor that found it must still exist and must not have been asked for another event, except within a batch.
     #[inline(always)]
     pub(super) unsafe fn storage<'a>(self) -> &'a Value<T> {
-        // SAFETY: the caller keeps the announcement, and announced storage is neither written nor freed.
+        // SAFETY: the cursor still says that it reads it, and then the storage is neither written nor freed.
         unsafe { self.value.as_ref() }
     }
 
@@ -81,7 +88,7 @@ impl<T> Found<T> {
         // SAFETY: passed on to the caller.
         let storage = unsafe { self.storage() };
         storage.with(|value| {
-            // SAFETY: announced storage is not written.
+            // SAFETY: storage that is being read is not written.
             let value: &MaybeUninit<T> = unsafe { &*value };
             // SAFETY: `locate` found the stamp, or the cell, of an event with a value.
             read(unsafe { value.assume_init_ref() })
@@ -89,7 +96,7 @@ impl<T> Found<T> {
     }
 }
 
-/// The known state of a sequence. The storage of a value may be used only under an announcement.
+/// The known state of a sequence. The storage of a value may be used only while the cursor says that it reads it.
 enum Located<T> {
     Value(NonNull<Value<T>>),
     Void,
@@ -122,11 +129,13 @@ impl<T> ReadCursor<T> {
             position,
             suppressed_below,
             capacity,
+            expires_after: Distance::new(capacity),
             direct_until: 0,
             slot_base: core::ptr::null(),
             expiry_base: core::ptr::null(),
             announced_until: 0,
             reach: Reach::Short,
+            reads: Reads::One,
             batch_first: 0,
             batch_doubtful_below: 0,
             start: position.max(suppressed_below),
@@ -180,49 +189,76 @@ impl<T> ReadCursor<T> {
     pub(super) fn next(&mut self) -> Result<Found<T>, TryRecvError> {
         let seq = self.position;
         if seq < self.direct_until {
-            let expires_with = seq + self.capacity;
             // SAFETY: `prepare_direct` found both slots, and those of the sequences up to `direct_until`, within the ring.
-            let slot = unsafe { &*self.slot_base.wrapping_add(seq as usize) };
+            let slot = unsafe { &*Self::direct(self.slot_base, seq) };
             // SAFETY: as above.
-            let expiry = unsafe { &*self.expiry_base.wrapping_add(expires_with as usize) };
+            let expiry = unsafe { &*Self::direct(self.expiry_base, seq) };
             // Acquire, pairs with `publish.stamp`: the value is complete.
             if slot.stamp.load(ord!("locate.stamp", Acquire)) == Stamp::value(seq).word()
-                && !self.is_expired(expiry, expires_with)
+                && !Self::is_stamped(expiry, Stamp::value(seq).later(self.expires_after))
             {
-                return Ok(Found {
-                    seq,
-                    value: NonNull::from(&slot.value),
-                });
+                self.seat.begin(seq, Reads::One);
+                // SeqCst light barrier, pairs with `revoke.barrier`: this thread sees the frontier, or the publisher
+                // that revokes sees that this thread reads.
+                light_barrier!("receive.barrier", true);
+                // Relaxed, pairs with `direct.raise` and `divert.direct`: what it says is acquired by `next_slow`.
+                if seq >= self.shared.limits.direct_from.load(ord!("receive.direct", Relaxed)) {
+                    // The slot still holds the event: a publisher raises the frontier before it writes there.
+                    return Ok(Found {
+                        seq,
+                        value: NonNull::from(&slot.value),
+                    });
+                }
             }
         }
         self.next_slow()
+    }
+
+    #[inline(always)]
+    fn direct(base: *const Slot<T>, seq: u64) -> *const Slot<T> {
+        base.wrapping_byte_add((seq as usize).wrapping_mul(Slots::<T>::STRIDE))
     }
 
     /// Prepares direct access to the sequences from the position on, as far as they are announced and neither their slots nor
     /// those of the sequences with which they expire wrap around.
     fn prepare_direct(&mut self) {
         let seq = self.position;
-        let expires_with = seq + self.capacity;
+        if !self.shared.asymmetric || seq < self.direct_until {
+            return;
+        }
         let slot = self.shared.slots_from(seq, usize::MAX);
-        let expiry = self.shared.slots_from(expires_with, usize::MAX);
-        self.slot_base = slot.as_ptr().wrapping_sub(seq as usize);
-        self.expiry_base = expiry.as_ptr().wrapping_sub(expires_with as usize);
+        let expiry = self.shared.slots_from(seq + self.capacity, usize::MAX);
+        let base = |first: *const Slot<T>| first.wrapping_byte_sub((seq as usize).wrapping_mul(Slots::<T>::STRIDE));
+        self.slot_base = base(slot.as_ptr());
+        self.expiry_base = base(expiry.as_ptr());
         let direct = slot.len().min(expiry.len()) as u64;
         self.direct_until = self.announced_until.min(seq + direct);
     }
 
     /// Finds the next event like [`ReadCursor::next`], for a batch of up to `wanted`. Announces again if the current announcement
-    /// covers fewer.
+    /// covers fewer, and there are more.
     pub(super) fn next_for_batch(&mut self, wanted: u64) -> Result<Found<T>, TryRecvError> {
         let covers = wanted.min(self.shared.geometry.announced_by_batch());
-        if self.announced_until < self.position + covers {
-            self.withdraw();
-            self.reach = Reach::Long;
+        let ends = self.announced_until;
+        if ends < self.position + covers && (ends <= self.position || self.find_published(ends).is_some()) {
+            self.announced_until = 0;
+            self.direct_until = 0;
         }
-        self.batch_doubtful_below = self.shared.tail().saturating_sub(self.capacity);
-        let first = self.next();
+        self.seat.show_position_in_batch(self.position);
+        self.reach = Reach::Long;
+        self.reads = Reads::Many;
+        let first = self.next_slow();
         self.reach = Reach::Short;
+        self.reads = Reads::One;
         self.batch_first = first.as_ref().map_or(0, |first| first.seq);
+        // What is published lies below `writable`. If not even the first event can have expired by then, the tail need not be read.
+        // Relaxed, pairs with `clear.writable`: raised before what lies below it was published.
+        let writable = self.shared.limits.writable.load(ord!("batch.writable", Relaxed));
+        self.batch_doubtful_below = if self.batch_first + self.capacity < writable {
+            self.shared.tail().saturating_sub(self.capacity)
+        } else {
+            0
+        };
         first
     }
 
@@ -250,10 +286,10 @@ impl<T> ReadCursor<T> {
     /// Returns the slots of the next `most` events of a batch, or fewer: up to where the slots or the announcement end. Returns
     /// none if an event may be lost and each must be checked.
     #[inline]
-    pub(super) fn slots_in_batch(&self, most: usize) -> &[Slot<T>] {
+    pub(super) fn slots_in_batch(&self, most: usize) -> Run<'_, T> {
         let first = self.position;
         if first < self.batch_doubtful_below {
-            return &[];
+            return Run::EMPTY;
         }
         let announced = self.announced_until.saturating_sub(first);
         self.shared.slots_from(first, announced.min(most as u64) as usize)
@@ -266,11 +302,21 @@ impl<T> ReadCursor<T> {
         slot.stamp.load(ord!("batch.stamp", Acquire)) == Stamp::value(seq).word()
     }
 
-    /// Moves past the event that [`ReadCursor::next`] found, which must then no longer be used, except within a batch.
+    /// Moves past the event that [`ReadCursor::next`] found, which may still be used until [`ReadCursor::end`].
     #[inline(always)]
-    pub(super) fn advance(&mut self) {
-        self.position += 1;
-        self.show_position();
+    pub(super) fn advance(&mut self, found: Found<T>) {
+        self.position = found.seq + 1;
+    }
+
+    /// Ends the use of the event that [`ReadCursor::next`] found.
+    #[inline(always)]
+    pub(super) fn end(&self) {
+        self.seat.entry().end(self.position);
+    }
+
+    /// Returns the entry where the end of a reference is noted.
+    pub(super) fn entry(&self) -> &Entry {
+        self.seat.entry()
     }
 
     /// Moves to `position` within a batch, like [`ReadCursor::advance`]. The batch shows the position at its end.
@@ -280,17 +326,10 @@ impl<T> ReadCursor<T> {
         self.position = position;
     }
 
-    /// Shows the position to statistics.
+    /// Shows the position to statistics when a batch ends. Its events may still be read.
     #[inline(always)]
-    pub(super) fn show_position(&self) {
-        self.seat.show_position(self.position);
-    }
-
-    /// Withdraws the announcement and takes this cursor out of publishers' scans. Called before a wait.
-    pub(super) fn rest(&mut self) {
-        self.announced_until = 0;
-        self.direct_until = 0;
-        self.seat.rest();
+    pub(super) fn show_position_in_batch(&self) {
+        self.seat.show_position_in_batch(self.position);
     }
 
     /// Returns the sequence that a wait is for; `suppressed_below` does not affect it.
@@ -328,21 +367,27 @@ impl<T> ReadCursor<T> {
                 Located::Lost => return Err(TryRecvError::Lagged(self.lag())),
                 Located::Unpublished => {
                     // The order matters: what was published before the close is seen after it.
-                    if !self.shared.is_closed() {
+                    let closed = self.shared.is_closed();
+                    if closed && seq < self.shared.tail() {
+                        continue;
+                    }
+                    self.seat.end(self.position());
+                    if self.announced_until <= seq {
                         self.withdraw();
-                        return Err(TryRecvError::Empty);
                     }
-                    if seq >= self.shared.tail() {
-                        self.rest();
-                        return Err(TryRecvError::Closed);
-                    }
+                    return Err(if closed {
+                        TryRecvError::Closed
+                    } else {
+                        TryRecvError::Empty
+                    });
                 }
             }
         }
     }
 
-    /// Determines the state of `seq`, and announces it if there is something to read.
+    /// Determines the state of `seq`. If there is something to read, announces that, and says that it is being read.
     fn locate(&mut self, seq: u64) -> Located<T> {
+        let mut begun = false;
         loop {
             match self.find_published(seq) {
                 None if self.is_freed(seq) => return Located::Lost,
@@ -354,7 +399,9 @@ impl<T> ReadCursor<T> {
                     if !self.announce() {
                         return Located::Lost;
                     }
+                    begun = true;
                 }
+                Some(_) if !begun && !self.begin(seq) => return Located::Lost,
                 Some(_) if self.is_lost(seq) => return Located::Lost,
                 Some(located) => return located,
             }
@@ -369,14 +416,13 @@ impl<T> ReadCursor<T> {
         }
     }
 
-    /// Announces the interval that starts at the position. Returns `false` if the frontier has already passed it.
+    /// Announces the interval that starts at the position, and says that the position is being read. Returns `false` if the
+    /// frontier has already passed it.
     fn announce(&mut self) -> bool {
         let seq = self.position;
         let backlog = self.backlog();
         self.backlog_high_water = self.backlog_high_water.max(backlog);
-        self.seat.announce(seq, self.reach);
-        // SeqCst fence, pairs with `frontier.fence`: this thread sees the frontier, or the scan sees the announcement.
-        named_fence!("announce.fence");
+        self.seat.announce(seq, self.reach, self.reads);
         // Acquire, pairs with `frontier.raise`: a subscriber whose announcement is refused finds the tail beyond the
         // expiry of `seq`.
         let refused = self.shared.limits.frontier.load(ord!("announce.check", Acquire)) > seq;
@@ -388,12 +434,26 @@ impl<T> ReadCursor<T> {
             self.seat.withdraw();
             return false;
         }
+        self.direct_until = 0;
         self.announced_until = seq
             + match self.reach {
                 Reach::Short => self.shared.geometry.announced(),
                 Reach::Long => self.shared.geometry.announced_by_batch(),
             };
         true
+    }
+
+    /// Says that `seq`, which is announced, is being read. Returns `false` if the announcement was revoked for it.
+    fn begin(&self, seq: u64) -> bool {
+        self.seat.begin(seq, self.reads);
+        // SeqCst light barrier, pairs with `revoke.barrier`: this thread sees the frontier, or the publisher that
+        // revokes sees that this thread reads.
+        light_barrier!("begin.barrier", self.shared.asymmetric);
+        // Acquire, pairs with `frontier.raise`: a subscriber whose announcement is revoked finds the tail beyond the
+        // expiry of `seq`.
+        let revoked = self.shared.limits.frontier.load(ord!("begin.check", Acquire)) > seq;
+        // Fault, breaks the rule that a revoked announcement protects nothing: the slot may be written while it is read.
+        !revoked || fault!("begin.unchecked")
     }
 
     /// Finds `seq` if it is published. Returns `Lost` if its slot holds a later sequence.
@@ -419,23 +479,23 @@ impl<T> ReadCursor<T> {
 
     /// Returns `true` if a published `seq` is lost because `seq + capacity` is published. If that one is only claimed, the result
     /// may be either.
-    #[inline(always)]
     fn is_lost(&self, seq: u64) -> bool {
-        self.is_expired(self.shared.slot(seq + self.capacity), seq + self.capacity)
-    }
-
-    /// Returns `true` if `seq`, whose slot is `slot`, is published. If it is only claimed, the result may be either.
-    #[inline(always)]
-    fn is_expired(&self, slot: &Slot<T>, seq: u64) -> bool {
-        // Acquire, pairs with `publish.stamp`: a subscriber that reports a loss finds the tail beyond `seq`.
-        let stamp = Stamp::from_word(slot.stamp.load(ord!("lost.stamp", Acquire)));
+        let expires_with = seq + self.capacity;
+        if Self::is_stamped(self.shared.slot(expires_with), Stamp::value(expires_with)) {
+            return true;
+        }
         // Relaxed, pairs with `divert.mark`: marked before the push, so a thread that must see the cell sees the mark.
         let diverted_below = self.shared.limits.diverted_below.load(ord!("lost.diverted", Relaxed));
+        expires_with < diverted_below && self.shared.tail() > expires_with
+    }
+
+    /// Returns `true` if the sequence that gets the stamp `wanted`, or a later one, is published in `slot`, its slot.
+    #[inline(always)]
+    fn is_stamped(slot: &Slot<T>, wanted: Stamp) -> bool {
+        // Acquire, pairs with `publish.stamp`: a subscriber that reports a loss finds the tail beyond that sequence.
+        let stamp = Stamp::from_word(slot.stamp.load(ord!("lost.stamp", Acquire)));
         // Fault, breaks the rule that a lost event is not delivered: an expired event would be delivered.
-        if fault!("lost.unchecked") {
-            return false;
-        }
-        stamp.reaches(seq) || (seq < diverted_below && self.shared.tail() > seq)
+        stamp.reaches_stamp(wanted) && !fault!("lost.unchecked")
     }
 
     /// Returns `true` if `seq` was published, in its slot or elsewhere, whether or not it is still there.
@@ -455,7 +515,7 @@ impl<T> ReadCursor<T> {
 
     fn pass_void(&mut self) {
         self.void += 1;
-        self.advance();
+        self.position += 1;
     }
 
     /// Moves past the lost events.
@@ -471,9 +531,9 @@ impl<T> ReadCursor<T> {
             OnLag::Latest => tail,
         };
         debug_assert!(resume_at > first_missed, "what is lost was claimed");
-        self.withdraw();
         self.position = resume_at;
-        self.seat.show_position(resume_at);
+        self.end();
+        self.withdraw();
         let skipped = resume_at - first_missed;
         self.skipped += skipped;
         self.lag_events += 1;

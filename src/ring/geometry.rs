@@ -58,7 +58,7 @@ impl Geometry {
     }
 
     /// Returns how many sequences one announcement covers: enough that the fence costs little per event, and few enough that a
-    /// subscriber that stays inside the interval forever costs publishers little.
+    /// subscriber that rests inside the interval costs publishers little until it is revoked.
     #[inline(always)]
     pub(super) fn announced(&self) -> u64 {
         self.announced

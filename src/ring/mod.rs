@@ -40,6 +40,7 @@ mod reclaim;
 mod recv_ref;
 mod release;
 mod shared;
+mod slots;
 mod stamp;
 mod stats;
 mod stream;

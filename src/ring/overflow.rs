@@ -88,7 +88,7 @@ impl<T> Overflow<T> {
 
     /// Finds the cell of `seq`, and in it the storage of the value, unless the sequence is void.
     ///
-    /// The storage stays while the caller's announcement covers `seq`; without one it must not be used.
+    /// The storage stays while the caller says that it reads `seq`; otherwise it must not be used.
     pub(super) fn find(&self, seq: u64) -> Option<Option<NonNull<Value<T>>>> {
         let mut table = self.table.lock();
         self.drain(&mut table);

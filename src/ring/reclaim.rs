@@ -4,21 +4,27 @@
 //!
 //! 1. **it is its turn**: the publisher of s - M has stamped the slot, or every publisher since the stamped one has *diverted* its
 //!    event elsewhere and recorded that it will never touch the slot; and
-//! 2. **no subscriber reads** what the slot holds. Subscribers announce an interval before they read, and check after a fence
+//! 2. **no subscriber reads** what the slot holds. Subscribers announce an interval before they read there, and check after a fence
 //!    that the *frontier* has not passed it. Publishers raise the frontier, fence, and then scan the announcements: at least one
-//!    of the two sees the other. A publisher that finds an expired event announced marks it as a *suspect*.
+//!    of the two sees the other. Before each read, a subscriber also says which event it reads, and checks the frontier after a
+//!    light barrier. A publisher that finds an expired event announced *revokes* the announcement by a heavy barrier: what is
+//!    then said to be read is all that is read. An expired event that is being read, or that is announced and not yet revoked,
+//!    becomes a *suspect*.
 //!
 //! A publisher that may not use its slot diverts. It never waits.
 //!
 //! Condition 2 is established for many sequences at a time ([`RingShared::clear`]), so that a publication pays one comparison.
 
 use core::ops::Range;
+use core::ptr::NonNull;
 
+use super::announcements::{Announcement, Entry};
 use super::geometry::MAX_SEQ;
 use super::overflow::Expired;
 use super::shared::{RingShared, Slot, SlotMeta};
+use super::slots::Run;
 use super::stamp::Stamp;
-use crate::sync::{fault, named_fence, ord, raise};
+use crate::sync::{REVOKE_BURST, REVOKE_EVERY, fault, heavy_barrier, named_fence, ord, raise};
 
 impl<T> RingShared<T> {
     /// Makes the calling publisher of `seq` the owner of its slot, if the fast checks suffice, and returns the stamp found there.
@@ -38,14 +44,14 @@ impl<T> RingShared<T> {
     /// Returns the slots from that of `claimed.start` on that are open to their publishers when it is their turn. Returns none if
     /// the fast checks do not suffice.
     #[inline]
-    pub(super) fn open_slots(&self, claimed: &Range<u64>) -> &[Slot<T>] {
+    pub(super) fn open_slots(&self, claimed: &Range<u64>) -> Run<'_, T> {
         // Acquire, pairs with `clear.writable`: reads of what expired are over, and suspects are marked.
         let writable = self.limits.writable.load(ord!("open.writable", Acquire));
         // Relaxed, pairs with `careful.raise` through `open.writable`: set before the `writable` that was acquired;
         // what is marked later concerns later sequences.
         let careful_until = self.limits.careful_until.load(ord!("open.careful", Relaxed));
         if claimed.start < careful_until {
-            return &[];
+            return Run::EMPTY;
         }
         let open = claimed.end.min(writable).saturating_sub(claimed.start);
         self.slots_from(claimed.start, open as usize)
@@ -124,9 +130,34 @@ impl<T> RingShared<T> {
         if meta.suspect.load(ord!("suspect.read", Relaxed)) < held {
             return false;
         }
+        // Acquire, pairs with `suspect.reader`: the entry is complete.
+        let reader = NonNull::new(meta.suspect_reader.load(ord!("suspect.reader_read", Acquire)));
+        // SAFETY: entries live as long as the ring.
+        let reader = reader.map(|reader| unsafe { reader.as_ref() });
+        // Whoever was reading it probably still is. That needs no fence: if it is not, the event is diverted in vain.
+        let still_reads = reader
+            .and_then(|entry| self.announcements.announcement(entry))
+            .is_some_and(|announced| Self::may_read(&announced, self.revoked_below(), held));
+        if still_reads {
+            return true;
+        }
         let mut read = false;
-        self.announcements_after(held + 1, |announced| read |= announced.contains(&held));
+        self.reads_below(held + 1, |reads, entry| {
+            if reads.contains(&held) {
+                read = true;
+                Self::suspect(meta, held, entry);
+            }
+        });
         read
+    }
+
+    /// Marks `seq`, which uses the slot of `meta`, as possibly being read by the subscriber of `reader`.
+    fn suspect(meta: &SlotMeta, seq: u64, reader: &Entry) {
+        // Release, pairs with `suspect.reader_read`: the entry is complete.
+        meta.suspect_reader
+            .store(core::ptr::from_ref(reader).cast_mut(), ord!("suspect.reader", Release));
+        // Relaxed, pairs with `suspect.read` through `clear.writable`: becomes visible with `clear.writable`.
+        raise(&meta.suspect, seq, ord!("suspect.mark", Relaxed));
     }
 
     fn record_diverted(&self, meta: &SlotMeta, seq: u64) {
@@ -162,40 +193,116 @@ impl<T> RingShared<T> {
         if expired <= from {
             return;
         }
-        self.announcements_after(expired, |announced| {
-            for seq in from.max(announced.start)..expired.min(announced.end) {
-                // Relaxed, pairs with `suspect.read` through `clear.writable`: becomes visible with `clear.writable`.
-                raise(&self.slot_meta(seq).suspect, seq, ord!("suspect.mark", Relaxed));
-                raise(
-                    &self.limits.careful_until,
-                    seq + slots + 1,
-                    // Relaxed, pairs with `own.careful` through `clear.writable`: becomes visible with
-                    // `clear.writable`.
-                    ord!("careful.raise", Relaxed),
-                );
-            }
-        });
+        self.raise_frontier(expired);
+        if self.revoke(expired) {
+            self.scan_reads(expired, |reads, reader| {
+                for seq in from.max(reads.start)..expired.min(reads.end) {
+                    Self::suspect(self.slot_meta(seq), seq, reader);
+                    raise(
+                        &self.limits.careful_until,
+                        seq + slots + 1,
+                        // Relaxed, pairs with `own.careful` through `clear.writable`: becomes visible with
+                        // `clear.writable`.
+                        ord!("careful.raise", Relaxed),
+                    );
+                }
+            });
+        }
         let writable = (expired + slots).min(MAX_SEQ + 1);
         // Release, pairs with `own.writable`, `own.writable_again`, `open.writable` and `clear.from`: a
         // read-modify-write, so that it also passes on what earlier clearings released.
         raise(&self.limits.writable, writable, ord!("clear.writable", Release));
         // Relaxed, pairs with `divert.count`: a hint; what is missed now is found after the next clearing.
-        if self.limits.live_cells.load(ord!("clear.cells", Relaxed)) != 0 {
+        if self.limits.rare.live_cells.load(ord!("clear.cells", Relaxed)) != 0 {
             self.wait_queue.ask_purge();
         }
     }
 
-    /// Raises the frontier to `expired`, then calls `found` with every announced interval.
-    ///
-    /// An announcement below `expired` that is not among them has either ended, and its reads with it, or will be refused.
-    fn announcements_after(&self, expired: u64, found: impl FnMut(Range<u64>)) {
-        // Release, pairs with `announce.check`: a subscriber that finds the frontier beyond a sequence finds the tail
-        // beyond its expiry.
+    /// Revokes what is announced below `expired`, where the frontier is, if it is time for that. Returns `false` if nothing is
+    /// announced there, so that nothing is being read.
+    fn revoke(&self, expired: u64) -> bool {
+        let revoked = self.revoked_below();
+        let (mut announced_below, mut may_revoke) = (false, false);
+        let idle = self.announcements.announcements(|announced| {
+            announced_below |= announced.interval.start < expired;
+            may_revoke |= !Self::unrevoked(&announced, revoked, expired).is_empty();
+        });
+        if may_revoke {
+            self.revoke_below(expired);
+        }
+        if announced_below || idle {
+            self.announcements.unlist(self.revoked_below());
+        }
+        announced_below
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn revoke_below(&self, expired: u64) {
+        let until = &self.limits.rare.revocations_until;
+        // Relaxed, pairs with `revoke.spend`: only bounds the cost.
+        let next = until.load(ord!("revoke.spent", Relaxed)).max(expired) + REVOKE_EVERY;
+        if next > expired + REVOKE_BURST * REVOKE_EVERY {
+            return;
+        }
+        // Relaxed, pairs with `revoke.spent`: only bounds the cost.
+        raise(until, next, ord!("revoke.spend", Relaxed));
+        // SeqCst heavy barrier, pairs with `receive.barrier` and `begin.barrier`: a receive that begins sees the
+        // frontier, or this thread sees that it has begun.
+        if heavy_barrier!("revoke.barrier", self.asymmetric) {
+            // Release, pairs with `revoked.see`: a thread that sees it sees what had begun when the barrier was executed.
+            raise(&self.limits.rare.revoked_below, expired, ord!("revoke", Release));
+        }
+    }
+
+    fn revoked_below(&self) -> u64 {
+        // Acquire, pairs with `revoke`: this thread sees what had begun when the barrier was executed.
+        self.limits.rare.revoked_below.load(ord!("revoked.see", Acquire))
+    }
+
+    /// Returns the part of an announced interval that lies below `expired` and is not revoked.
+    fn unrevoked(announced: &Announcement<'_>, revoked: u64, expired: u64) -> Range<u64> {
+        announced.interval.start.max(revoked)..announced.interval.end.min(expired)
+    }
+
+    /// Returns whether the subscriber may be reading `seq`, which lies below the frontier.
+    fn may_read(announced: &Announcement<'_>, revoked: u64, seq: u64) -> bool {
+        // What is not revoked may be read at any time.
+        seq >= revoked && announced.interval.contains(&seq) || announced.reads().contains(&seq)
+    }
+
+    fn raise_frontier(&self, expired: u64) {
+        // Release, pairs with `announce.check` and `begin.check`: a subscriber that finds the frontier beyond a sequence
+        // finds the tail beyond its expiry.
         raise(&self.limits.frontier, expired, ord!("frontier.raise", Release));
-        // SeqCst fence, pairs with `announce.fence`: the announcing subscriber sees the frontier, or the scan sees the
-        // announcement.
+        // Relaxed, pairs with `receive.direct`: a subscriber that sees it looks at the frontier.
+        raise(&self.limits.direct_from, expired, ord!("direct.raise", Relaxed));
+        // SeqCst fence, pairs with `announce.fence` and `list.fence`: the announcing subscriber sees the frontier, or the
+        // scan sees the announcement.
         named_fence!("frontier.fence");
-        self.announcements.announcements(found);
+    }
+
+    /// Raises the frontier to `expired`, then calls `found` with everything below it that a subscriber may be reading, and maybe
+    /// with more.
+    ///
+    /// What is not among that below `expired` is either no longer read, or its subscriber will refuse to read it.
+    fn reads_below(&self, expired: u64, found: impl FnMut(Range<u64>, &Entry)) {
+        self.raise_frontier(expired);
+        self.scan_reads(expired, found);
+    }
+
+    fn scan_reads(&self, expired: u64, mut found: impl FnMut(Range<u64>, &Entry)) {
+        let revoked = self.revoked_below();
+        self.announcements.announcements(|announced| {
+            let unrevoked = Self::unrevoked(&announced, revoked, expired);
+            if !unrevoked.is_empty() {
+                found(unrevoked, announced.entry);
+            }
+            // Fault, breaks the rule that what is being read is not revoked: a slot would be written while it is read.
+            if announced.interval.start < revoked && !fault!("revoke.unchecked") {
+                found(announced.reads(), announced.entry);
+            }
+        });
     }
 
     /// Frees the overflow cells that have expired and are not being read. Done once for each move of the frontier.
@@ -205,7 +312,7 @@ impl<T> RingShared<T> {
         // Relaxed, pairs with `frontier.raise`: only says how far to go; the scan below makes it safe.
         let frontier = self.limits.frontier.load(ord!("purge.frontier", Relaxed));
         // Relaxed, pairs with `purge.mark`: saves a scan; a stale value costs one.
-        if self.limits.purged.load(ord!("purge.done", Relaxed)) >= frontier {
+        if self.limits.rare.purged.load(ord!("purge.done", Relaxed)) >= frontier {
             return;
         }
         let expired = self.overflow.try_purge(self.expired_before(frontier));
@@ -215,7 +322,7 @@ impl<T> RingShared<T> {
             return;
         };
         // Relaxed, pairs with `purge.done`: saves a scan; a stale value costs one.
-        raise(&self.limits.purged, frontier, ord!("purge.mark", Relaxed));
+        raise(&self.limits.rare.purged, frontier, ord!("purge.mark", Relaxed));
         self.uncount(&expired);
     }
 
@@ -231,10 +338,11 @@ impl<T> RingShared<T> {
     /// Returns a test whether the cell of a sequence has expired (is below `frontier`) and is not being read; if so, the test marks
     /// it as freed.
     fn expired_before(&self, frontier: u64) -> impl Fn(u64) -> bool {
-        let mut announced = Vec::new();
-        self.announcements_after(frontier, |interval| announced.push(interval));
+        let mut read = Vec::new();
+        self.reads_below(frontier, |reads, _| read.push(reads));
+        let read = Ranges::new(read);
         move |seq| {
-            let expired = seq < frontier && !announced.iter().any(|interval| interval.contains(&seq));
+            let expired = seq < frontier && !read.contains(seq);
             if expired {
                 // Relaxed, pairs with `freed.slot` by the table's lock: marked before the cell is freed; the table's
                 // lock passes it on to a thread that looks for the cell in vain.
@@ -247,6 +355,7 @@ impl<T> RingShared<T> {
     fn uncount(&self, expired: &Expired<T>) {
         // Relaxed, pairs with `divert.count`: a hint to clearings and to the limit on cells.
         self.limits
+            .rare
             .live_cells
             .fetch_sub(expired.len(), ord!("purge.count", Relaxed));
     }
@@ -255,6 +364,28 @@ impl<T> RingShared<T> {
     #[inline(always)]
     fn lap_before(&self, seq: u64) -> u64 {
         seq.wrapping_sub(self.geometry.slots())
+    }
+}
+
+/// A set of sequences.
+struct Ranges(Vec<Range<u64>>);
+
+impl Ranges {
+    fn new(mut ranges: Vec<Range<u64>>) -> Self {
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.dedup_by(|later, earlier| {
+            let joined = later.start <= earlier.end;
+            if joined {
+                earlier.end = earlier.end.max(later.end);
+            }
+            joined
+        });
+        Self(ranges)
+    }
+
+    fn contains(&self, seq: u64) -> bool {
+        let after = self.0.partition_point(|range| range.start <= seq);
+        after != 0 && self.0[after - 1].contains(&seq)
     }
 }
 
@@ -301,7 +432,47 @@ impl Diverted {
 
 #[cfg(test)]
 mod tests {
-    use super::Diverted;
+    use std::time::Duration;
+
+    use super::super::{Builder, RecvTimeoutError};
+    use super::{Diverted, Ranges};
+
+    /// What a ring does where the system has no asymmetric barrier.
+    #[test]
+    fn receives_that_fence_see_what_was_published() {
+        const EVENTS: u64 = if cfg!(miri) { 100 } else { 20_000 };
+        for capacity in [1, 16, 1024] {
+            let mut builder = Builder::new(capacity);
+            builder.asymmetric = false;
+            let (publisher, mut subscriber) = builder.channel::<[u64; 4]>().unwrap();
+            let reader = std::thread::spawn(move || {
+                loop {
+                    match subscriber.recv_timeout(Duration::from_secs(30)) {
+                        Ok([seq, rest @ ..]) => assert_eq!((seq + 1, rest), (subscriber.position(), [seq; 3])),
+                        Err(RecvTimeoutError::Lagged(_)) => {}
+                        Err(RecvTimeoutError::Closed) => return subscriber.stats(),
+                        Err(RecvTimeoutError::Timeout) => panic!("a lost wake-up"),
+                    }
+                }
+            });
+            (1..=EVENTS).for_each(|seq| drop_seq(publisher.publish([seq; 4])));
+            drop(publisher);
+            let stats = reader.join().unwrap();
+            assert_eq!(stats.received + stats.skipped, EVENTS, "capacity {capacity}");
+        }
+    }
+
+    fn drop_seq(seq: u64) {
+        assert_ne!(seq, 0);
+    }
+
+    #[test]
+    fn ranges_contain_what_any_of_them_contains() {
+        let ranges = Ranges::new(vec![7..9, 1..3, 2..5, 0..0, 12..13]);
+        let contained: Vec<u64> = (0..15).filter(|seq| ranges.contains(*seq)).collect();
+        assert_eq!(contained, [1, 2, 3, 4, 7, 8, 12]);
+        assert!(!Ranges::new(Vec::new()).contains(0));
+    }
 
     #[test]
     fn all_diverted_between_means_as_many_and_none_later() {

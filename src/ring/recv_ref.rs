@@ -1,19 +1,19 @@
 //! Receives an event by reference.
 
 use core::fmt;
-use core::marker::PhantomData;
-use core::mem::MaybeUninit;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::Deref;
 
-use super::cursor::Found;
+use super::announcements::Entry;
+use super::cursor::{Found, ReadCursor};
 use crate::sync::HeldRead;
 
 /// An event that stays in the ring while it is read. Created by the receives by reference, such as
 /// [`Subscriber::recv_ref`](super::Subscriber::recv_ref).
 ///
-/// Publishers continue in the meantime: a publisher that reaches the event's slot publishes elsewhere. Until the subscriber receives
-/// again, waits or is dropped, the ring keeps the events of the interval that the subscriber has announced (at most 64 sequences
-/// and an eighth of the capacity; after a batch at most 64 sequences), even if they are lost to all other subscribers.
+/// Publishers continue in the meantime: a publisher that reaches the event's slot publishes elsewhere. While the reference lives,
+/// the ring keeps the event, even if it is lost to all other subscribers. (If the reference is leaked, until the subscriber
+/// receives again or is dropped.)
 ///
 /// ```
 /// use doorbell::ring;
@@ -27,21 +27,21 @@ use crate::sync::HeldRead;
 /// ```
 pub struct Ref<'a, T> {
     seq: u64,
-    held: HeldRead<MaybeUninit<T>>,
-    subscriber: PhantomData<&'a T>,
+    held: ManuallyDrop<HeldRead<MaybeUninit<T>>>,
+    /// Where the subscriber says that it reads the event.
+    entry: &'a Entry,
 }
 
-impl<T> Ref<'_, T> {
-    /// # Safety
-    ///
-    /// For the lifetime of the result, the cursor that found the event must not be used.
-    pub(super) unsafe fn new(found: Found<T>) -> Self {
-        // SAFETY: the caller does not use the cursor.
+impl<'a, T> Ref<'a, T> {
+    /// Creates a reference to the event that `cursor` has found last and moved past.
+    #[inline(always)]
+    pub(super) fn new(cursor: &'a mut ReadCursor<T>, found: Found<T>) -> Self {
+        // SAFETY: the result borrows the cursor, which is therefore not used before the read has ended.
         let storage = unsafe { found.storage() };
         Self {
             seq: found.seq,
-            held: storage.hold(),
-            subscriber: PhantomData,
+            held: ManuallyDrop::new(storage.hold()),
+            entry: cursor.entry(),
         }
     }
 
@@ -58,6 +58,15 @@ impl<T> Ref<'_, T> {
     }
 }
 
+impl<T> Drop for Ref<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: dropped once, here.
+        unsafe { ManuallyDrop::drop(&mut self.held) };
+        self.entry.end(self.seq + 1);
+    }
+}
+
 // SAFETY: a `Ref` is a shared reference to `T`, and the read it holds may end on any thread.
 unsafe impl<T: Sync> Send for Ref<'_, T> {}
 // SAFETY: as above.
@@ -68,7 +77,7 @@ impl<T> Deref for Ref<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the storage is announced, so no thread writes it while `self` lives.
+        // SAFETY: the subscriber says that it reads the event, so no thread writes the storage while `self` lives.
         let value: &MaybeUninit<T> = unsafe { &*self.held.pointer() };
         // SAFETY: the cursor found an event with a value there.
         unsafe { value.assume_init_ref() }

@@ -141,7 +141,7 @@ impl<T> RingShared<T> {
 
     fn has_cells(&self) -> bool {
         // Relaxed, pairs with `divert.count`: a thread that diverts later looks again later.
-        self.limits.live_cells.load(ord!("release.cells", Relaxed)) != 0
+        self.limits.rare.live_cells.load(ord!("release.cells", Relaxed)) != 0
     }
 
     /// Claims one sequence for every slot, or none if too few are left.

@@ -5,16 +5,17 @@ use core::mem::MaybeUninit;
 
 use crossbeam_utils::CachePadded;
 
-use super::announcements::Announcements;
+use super::announcements::{Announcements, Entry};
 use super::builder::{Builder, OnLag, WaitStrategy};
 use super::geometry::{Geometry, MAX_SEQ};
 use super::overflow::{LiveCells, Overflow};
 use super::panic_guard;
+use super::slots::{Run, Slots};
 use super::stamp::Stamp;
 use super::stats::RingStats;
 use super::subscriber_count::SubscriberCount;
 use super::wait_queue::WaitQueue;
-use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, UnsafeCell, ord};
+use crate::sync::{Arc, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, UnsafeCell, ord};
 
 /// One slot of the ring: the event of one sequence, and the stamp that says which.
 ///
@@ -34,26 +35,41 @@ pub(super) struct SlotMeta {
     pub(super) diverted: AtomicU64,
     /// The latest sequence of this slot that was announced when it expired: a subscriber may still be reading it.
     pub(super) suspect: AtomicU64,
+    /// The entry of a subscriber that was found to read a suspect, to be looked at first.
+    pub(super) suspect_reader: AtomicPtr<Entry>,
     /// The latest sequence of this slot whose overflow cell has been freed.
     pub(super) freed: AtomicU64,
 }
 
-/// Words that every publication reads and few publications change, on one shared cache line.
+/// Words that every publication or every receive reads and few change, first; those of the slow paths on the next cache line.
+#[repr(C)]
 pub(super) struct Limits {
-    /// No new announcement may start below this sequence.
-    pub(super) frontier: AtomicU64,
     /// Sequences below this one may use their slots, except for suspects.
     pub(super) writable: AtomicU64,
     /// Sequences below this one must check their slot for a suspect.
     pub(super) careful_until: AtomicU64,
+    /// Sequences from this one on are received by looking at their slot and at that of the sequence with which they expire: they
+    /// are above the frontier, and the latter was not diverted.
+    pub(super) direct_from: AtomicU64,
+    /// No receive may begin to read below this sequence.
+    pub(super) frontier: AtomicU64,
     /// Sequences from this one on have not been diverted.
     pub(super) diverted_below: AtomicU64,
+    /// Whether every publisher is gone.
+    pub(super) closed: AtomicBool,
+    pub(super) rare: CachePadded<RareLimits>,
+}
+
+/// Words of the slow paths.
+pub(super) struct RareLimits {
+    /// Announcements are revoked below this sequence: what is read there is only what a subscriber says that it reads.
+    pub(super) revoked_below: AtomicU64,
+    /// Up to which sequence the revocations so far have used up what may be spent on them.
+    pub(super) revocations_until: AtomicU64,
     /// How many overflow cells exist.
     pub(super) live_cells: LiveCells,
     /// The frontier of the last purge of overflow cells.
     pub(super) purged: AtomicU64,
-    /// Whether every publisher is gone.
-    pub(super) closed: AtomicBool,
 }
 
 pub(super) struct RingShared<T> {
@@ -63,7 +79,9 @@ pub(super) struct RingShared<T> {
     /// Publishers always fence before they look for waiters; otherwise only if foreign code ran after the claim.
     pub(super) always_fence: bool,
     first_seq: u64,
-    slots: Box<[Slot<T>]>,
+    /// Receives rely on asymmetric barriers; otherwise each fences.
+    pub(super) asymmetric: bool,
+    slots: Slots<T>,
     slot_metas: Box<[SlotMeta]>,
     pub(super) limits: CachePadded<Limits>,
     pub(super) overflow: Overflow<T>,
@@ -103,11 +121,13 @@ impl<T> RingShared<T> {
             wait: builder.wait,
             always_fence: !builder.wake_watchdog,
             first_seq,
-            slots: (0..slots).map(slot).collect(),
+            asymmetric: builder.asymmetric,
+            slots: Slots::new(slots as usize, slot),
             slot_metas: (0..slots)
                 .map(|_| SlotMeta {
                     diverted: AtomicU64::new(0),
                     suspect: AtomicU64::new(0),
+                    suspect_reader: AtomicPtr::new(core::ptr::null_mut()),
                     freed: AtomicU64::new(0),
                 })
                 .collect(),
@@ -115,10 +135,15 @@ impl<T> RingShared<T> {
                 frontier: AtomicU64::new(first_seq),
                 writable: AtomicU64::new((first_seq + slots).min(MAX_SEQ + 1)),
                 careful_until: AtomicU64::new(0),
-                live_cells: LiveCells::new(0),
-                purged: AtomicU64::new(first_seq),
+                direct_from: AtomicU64::new(0),
                 diverted_below: AtomicU64::new(0),
                 closed: AtomicBool::new(false),
+                rare: CachePadded::new(RareLimits {
+                    revoked_below: AtomicU64::new(0),
+                    revocations_until: AtomicU64::new(0),
+                    live_cells: LiveCells::new(0),
+                    purged: AtomicU64::new(first_seq),
+                }),
             }),
             overflow: Overflow::new(),
             announcements: Announcements::new(geometry.announced(), geometry.announced_by_batch()),
@@ -133,15 +158,14 @@ impl<T> RingShared<T> {
     #[inline(always)]
     pub(super) fn slot(&self, seq: u64) -> &Slot<T> {
         let index = self.geometry.index(seq);
-        debug_assert!(index < self.slots.len());
         // SAFETY: `Geometry::index` is below the number of slots, for every sequence.
         unsafe { self.slots.get_unchecked(index) }
     }
 
     /// Returns the slots of `seq` and the sequences after it: `most`, or as many as there are up to the end.
-    pub(super) fn slots_from(&self, seq: u64, most: usize) -> &[Slot<T>] {
-        let rest = &self.slots[self.geometry.index(seq)..];
-        &rest[..most.min(rest.len())]
+    #[inline(always)]
+    pub(super) fn slots_from(&self, seq: u64, most: usize) -> Run<'_, T> {
+        self.slots.run(self.geometry.index(seq), most)
     }
 
     pub(super) fn slot_meta(&self, seq: u64) -> &SlotMeta {
@@ -248,7 +272,7 @@ impl<T> Drop for RingShared<T> {
         if !core::mem::needs_drop::<T>() {
             return;
         }
-        panic_guard::each(self.slots.iter(), |slot| {
+        panic_guard::each(self.slots.run(0, usize::MAX), |slot| {
             // Relaxed, pairs with `publish.stamp` by the reference count: the last decrement of the reference count has
             // ordered everything before this drop.
             if !Stamp::from_word(slot.stamp.load(ord!("ring.drop", Relaxed))).is_void() {

@@ -12,6 +12,16 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp(u64);
 
+/// A number of sequences, as the difference of two stamps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Distance(u64);
+
+impl Distance {
+    pub(super) fn new(sequences: u64) -> Self {
+        Self(sequences << SEQ_SHIFT)
+    }
+}
+
 const SEQ_SHIFT: u32 = 2;
 const VOID: u64 = 1;
 
@@ -52,7 +62,19 @@ impl Stamp {
     /// Returns `true` if this is the stamp of `seq` or of a later one.
     #[inline(always)]
     pub(super) fn reaches(self, seq: u64) -> bool {
-        self.0.wrapping_sub(seq << SEQ_SHIFT).cast_signed() >= 0
+        self.reaches_stamp(Self::value(seq))
+    }
+
+    /// Returns the stamp of the value `by` sequences later.
+    #[inline(always)]
+    pub(super) fn later(self, by: Distance) -> Self {
+        Self(self.0.wrapping_add(by.0))
+    }
+
+    /// Returns `true` if this is the stamp `other` of a value, its void, or a later one.
+    #[inline(always)]
+    pub(super) fn reaches_stamp(self, other: Self) -> bool {
+        self.0.wrapping_sub(other.0).cast_signed() >= 0
     }
 
     /// Returns how far `seq` is ahead of this stamp, which must not be later.

@@ -91,9 +91,8 @@ impl<T> Subscriber<T> {
 impl<T: Send + Sync + 'static> Subscriber<T> {
     /// Receives the event that was found last.
     pub(super) fn take_ref(&mut self, found: Found<T>) -> Ref<'_, T> {
-        self.cursor.advance();
-        // SAFETY: the result borrows the subscriber, and so the cursor, for its lifetime.
-        unsafe { Ref::new(found) }
+        self.cursor.advance(found);
+        Ref::new(&mut self.cursor, found)
     }
 
     /// Receives the next event by reference, if there is one.
@@ -315,9 +314,10 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     /// Receives a clone of the event that was found last. If the clone panics, nothing was received.
     #[inline(always)]
     pub(super) fn take_clone(&mut self, found: Found<T>) -> T {
-        // SAFETY: the cursor is not used before the end of this call.
+        let reading = EndOfRead(&mut self.cursor);
+        // SAFETY: the cursor says that it reads the event until `reading` is dropped.
         let value = unsafe { found.with(T::clone) };
-        self.cursor.advance();
+        reading.0.advance(found);
         value
     }
 
@@ -553,6 +553,16 @@ impl<T: Clone + Send + Sync + 'static> Subscriber<T> {
     /// ```
     pub fn into_stream(self) -> SubscriberStream<T> {
         SubscriberStream::new(self)
+    }
+}
+
+/// Ends the read of an event when it is dropped, even if the clone panics.
+pub(super) struct EndOfRead<'a, T>(pub(super) &'a mut ReadCursor<T>);
+
+impl<T> Drop for EndOfRead<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

@@ -229,7 +229,6 @@ impl Wait {
     }
 
     fn enlist<T>(&mut self, cursor: &mut ReadCursor<T>, find: &impl Find<T>, target: WakeTarget) -> Enlisted<T> {
-        cursor.rest();
         let notified = self.notified.get_or_insert_with(|| Arc::new(NotifiedFlag::new()));
         let shared = cursor.shared();
         if !WaitQueue::register(&shared.wait_queue, cursor.number(), notified, target) {

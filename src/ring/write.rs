@@ -108,7 +108,7 @@ impl<T> RingShared<T> {
             self.purge_if_asked(panics);
             // Slots that are open without further checks, but for the turn of each.
             let open = self.open_slots(claimed);
-            if open.is_empty() {
+            if open.len() == 0 {
                 let Some(item) = items.next() else { return };
                 let seq = claimed.start;
                 claimed.start += 1;
@@ -192,16 +192,22 @@ impl<T> RingShared<T> {
         // Relaxed, pairs with `find.diverted` and `lost.diverted`: raised before the push, or in place of it, so that a
         // thread that must see the event looks for it.
         raise(&self.limits.diverted_below, seq + 1, ord!("divert.mark", Relaxed));
+        let expires = (seq + 1).saturating_sub(self.geometry.capacity());
+        // Relaxed, pairs with `receive.direct`: as `divert.mark`, for receives of what expires with `seq`.
+        raise(&self.limits.direct_from, expires, ord!("divert.direct", Relaxed));
         // Relaxed, pairs with `frontier.raise`: how far expiry has come; an old value costs a cell.
         if seq >= self.limits.frontier.load(ord!("divert.frontier", Relaxed)) {
             // Relaxed, pairs with `purge.count`: a hint to clearings and to the limit on cells.
-            let cells = self.limits.live_cells.fetch_add(1, ord!("divert.count", Relaxed));
+            let cells = self.limits.rare.live_cells.fetch_add(1, ord!("divert.count", Relaxed));
             if (cells as u64) < self.max_cells() {
                 self.overflow.push(seq, value);
                 return None;
             }
             // Relaxed, pairs with `divert.count`: a hint to clearings and to the limit on cells.
-            self.limits.live_cells.fetch_sub(1, ord!("divert.uncount", Relaxed));
+            self.limits
+                .rare
+                .live_cells
+                .fetch_sub(1, ord!("divert.uncount", Relaxed));
         }
         // Release, pairs with `freed.slot`: a subscriber that finds the event gone finds the tail beyond it.
         raise(&self.slot_meta(seq).freed, seq, ord!("divert.lose", Release));

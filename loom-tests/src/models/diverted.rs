@@ -14,7 +14,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "reference_dropped_while_diverting",
         clauses: &[2, 4, 6, 7],
-        bound: Bound::Exhaustive,
+        bound: Bound::Preemptions(3),
         run: reference_dropped_while_diverting,
     },
     Model {
@@ -32,7 +32,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "two_readers_find_a_diverted_event",
         clauses: &[4, 6, 7],
-        bound: Bound::Preemptions(3),
+        bound: Bound::Preemptions(2),
         run: two_readers_find_a_diverted_event,
     },
     Model {

@@ -15,7 +15,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "exact_lag_of_two_publishers",
         clauses: &[4],
-        bound: Bound::Preemptions(3),
+        bound: Bound::Preemptions(2),
         run: exact_lag_of_two_publishers,
     },
     Model {

@@ -14,13 +14,13 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "lapped_by_two",
         clauses: &[2, 3, 4, 6],
-        bound: Bound::Preemptions(3),
+        bound: Bound::Preemptions(2),
         run: lapped_by_two,
     },
     Model {
         name: "lapped_while_building",
         clauses: &[2, 3, 4, 6],
-        bound: Bound::Exhaustive,
+        bound: Bound::Preemptions(3),
         run: lapped_while_building,
     },
     Model {

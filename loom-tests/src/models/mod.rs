@@ -21,6 +21,7 @@ mod order;
 mod overwrite;
 mod parking;
 mod release;
+mod revoke;
 mod subscribe;
 mod values;
 mod void;
@@ -34,6 +35,7 @@ pub(crate) const ALL: &[&[Model]] = &[
     lag::MODELS,
     void::MODELS,
     lapped::MODELS,
+    revoke::MODELS,
     diverted::MODELS,
     subscribe::MODELS,
     values::MODELS,

@@ -11,7 +11,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "overwrite_against_reader",
         clauses: &[2, 3, 4],
-        bound: Bound::Exhaustive,
+        bound: Bound::Preemptions(3),
         run: || by_value(1, 1, 2, 1),
     },
     Model {
@@ -29,7 +29,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "overwrite_against_reference",
         clauses: &[2, 3, 4, 6],
-        bound: Bound::Exhaustive,
+        bound: Bound::Preemptions(3),
         run: || by_reference(1, 1, 2),
     },
     Model {
@@ -53,7 +53,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "overwrite_by_publish_with_against_reference",
         clauses: &[2, 4, 6],
-        bound: Bound::Exhaustive,
+        bound: Bound::Preemptions(3),
         run: by_publish_with_against_reference,
     },
     Model {
@@ -65,7 +65,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "overwrite_against_two_readers",
         clauses: &[2, 3, 4],
-        bound: Bound::Preemptions(3),
+        bound: Bound::Preemptions(2),
         run: against_two_readers,
     },
 ];

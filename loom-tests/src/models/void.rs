@@ -14,7 +14,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "void_over_a_value",
         clauses: &[3, 4, 6],
-        bound: Bound::Exhaustive,
+        bound: Bound::Preemptions(3),
         run: void_over_a_value,
     },
     Model {

@@ -51,6 +51,31 @@ macro_rules! fence {
 }
 pub(crate) use fence as named_fence;
 
+/// The frequent side of an asymmetric barrier. loom knows no such barrier, so here both sides are fences: what a real light barrier
+/// leaves out, and the heavy side makes up for, is the fence that executes here. A mutant may weaken it or leave it out.
+macro_rules! light_barrier {
+    ($site:literal, $asymmetric:expr) => {{
+        let _: bool = $asymmetric;
+        $crate::sync::named_fence!($site)
+    }};
+}
+pub(crate) use light_barrier;
+
+/// The rare side of an asymmetric barrier.
+macro_rules! heavy_barrier {
+    ($site:literal, $asymmetric:expr) => {{
+        let _: bool = $asymmetric;
+        $crate::sync::named_fence!($site);
+        true
+    }};
+}
+pub(crate) use heavy_barrier;
+
+/// See [`light_barrier`]: in the models the two sides differ in nothing.
+pub(crate) fn barriers_are_asymmetric() -> bool {
+    true
+}
+
 /// A protocol fault that a mutant may plant.
 macro_rules! fault {
     ($name:literal) => {{
@@ -71,6 +96,12 @@ pub(crate) const UNFINISHED_SPINS: u32 = 0;
 
 /// The most sequences one announcement covers; small capacities never get there.
 pub(crate) const ANNOUNCE_MAX: u64 = 64;
+
+/// Every clearing may revoke announcements.
+pub(crate) const REVOKE_EVERY: u64 = 0;
+
+/// See [`REVOKE_EVERY`].
+pub(crate) const REVOKE_BURST: u64 = 1;
 
 /// A publication wakes one waiter, so that two waiters are enough for a cascade.
 pub(crate) const WAKE_WIDTH: usize = 1;
