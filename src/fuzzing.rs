@@ -43,7 +43,7 @@ mod wrappers {
     }
 
     /// The notifications taken from the queue together.
-    pub struct NotifyBatch(notify_queue::Batch);
+    pub struct NotifyBatch(notify_queue::NotifyBatch);
 
     impl NotifyQueue {
         /// An empty queue, which requests a sweep when more than `max_streams` streams are queued.

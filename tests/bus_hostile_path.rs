@@ -18,7 +18,7 @@ use crate::bus_support::{builder, expect, note, until};
 
 /// For everything in `pg_catalog`, something in the schema `evil` that the server prefers to it if `evil` comes first on the search
 /// path. Each use is counted as a call of a function of `evil`.
-const TWINS: &str = include_str!("bus_hostile_path/twins.sql");
+const TWINS: &str = include_str!("bus_hostile_path/shadowing_objects.sql");
 
 const CALLS: &str = "SELECT string_agg(funcname || ': ' || calls, ', ' ORDER BY funcname) FROM pg_stat_user_functions \
                      WHERE schemaname = 'evil' AND calls > 0";

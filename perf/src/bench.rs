@@ -40,7 +40,7 @@ pub fn is_measuring() -> bool {
 }
 
 /// The process that started this bench, the same for all benches of one `cargo bench`.
-pub fn starter() -> u32 {
+pub fn cargo_pid() -> u32 {
     #[cfg(unix)]
     return std::os::unix::process::parent_id();
     #[cfg(not(unix))]
@@ -63,7 +63,7 @@ pub fn start(bench: &str) {
     }
     let path = record(bench);
     let written = fs::create_dir_all(path.parent().expect("a record lies in a directory"))
-        .and_then(|()| fs::write(&path, format!("{}\t{}\n", starter(), millis(SystemTime::now()))));
+        .and_then(|()| fs::write(&path, format!("{}\t{}\n", cargo_pid(), millis(SystemTime::now()))));
     if let Err(error) = written {
         eprintln!("cannot write {}: {error}", path.display());
     }
@@ -89,7 +89,7 @@ pub fn remark(measurement: &str, remark: &str) {
 #[derive(Debug)]
 pub struct Record {
     /// The process that started the bench.
-    pub starter: u32,
+    pub cargo_pid: u32,
     /// When it started.
     pub started: u128,
     /// Measurement and remark.
@@ -100,9 +100,9 @@ pub struct Record {
 pub fn read(bench: &str) -> Option<Record> {
     let text = fs::read_to_string(record(bench)).ok()?;
     let mut lines = text.lines().filter_map(|line| line.split_once('\t'));
-    let (starter, started) = lines.next()?;
+    let (cargo_pid, started) = lines.next()?;
     Some(Record {
-        starter: starter.parse().ok()?,
+        cargo_pid: cargo_pid.parse().ok()?,
         started: started.parse().ok()?,
         remarks: lines
             .map(|(measurement, remark)| (measurement.to_owned(), remark.to_owned()))

@@ -72,10 +72,10 @@ mod event_bus;
 mod history_cache;
 mod hub;
 mod local;
-mod options;
 #[cfg(feature = "postgres")]
 pub(crate) mod payload;
 pub(crate) mod stats;
+mod subscribe_options;
 mod subscription;
 #[cfg(all(feature = "postgres", any(test, fuzzing)))]
 pub(crate) mod tests;
@@ -87,8 +87,8 @@ pub use distributed::{BusHealth, BusState, DEFAULT_CHANNEL, DistributedBus, Dist
 pub use error::BusError;
 pub use event_bus::EventBus;
 pub use local::LocalBus;
-pub use options::SubscribeOptions;
 #[cfg(feature = "postgres")]
 pub use payload::notification_payload;
 pub use stats::BusStats;
+pub use subscribe_options::SubscribeOptions;
 pub use subscription::{BusSubscription, OnSlow, Ready};

@@ -86,7 +86,7 @@ counters! {
     /// The number of notifications that this process sent.
     notifications_sent "doorbell_bus_notifications_sent_total",
     /// The number of events that were queued for a notification.
-    events_announced "doorbell_bus_events_announced_total",
+    events_queued "doorbell_bus_events_queued_total",
     /// The number of queued events that were merged into the pending range of their stream.
     notifications_coalesced "doorbell_bus_notifications_coalesced_total",
     /// The number of queued ranges that were discarded because too many were pending; a request for a sweep is sent in their place.

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use doorbell_perf::bench::{self, Record, criterion_directory, millis, starter};
+use doorbell_perf::bench::{self, Record, cargo_pid, criterion_directory, millis};
 
 /// The benches, each named like its group.
 const GROUPS: [&str; 6] = ["publish", "receive", "fan_out", "parked", "contended", "cluster"];
@@ -95,7 +95,7 @@ impl Estimates {
 /// Benches of one run have the same parent process. The time limit guards against a reused process id.
 fn is_of_this_run(record: &Record) -> bool {
     const LONGEST: u128 = 6 * 60 * 60 * 1000;
-    record.starter == starter() && millis(SystemTime::now()).saturating_sub(record.started) < LONGEST
+    record.cargo_pid == cargo_pid() && millis(SystemTime::now()).saturating_sub(record.started) < LONGEST
 }
 
 /// The names of the subdirectories, in the order of the numbers in them.

@@ -39,7 +39,7 @@ impl NotifyQueue {
 
     /// Queues a notification for the events `seqs` of a stream.
     pub(crate) fn push(&self, stream_key: &str, seqs: RangeInclusive<u64>) {
-        self.counters.events_announced.add(1);
+        self.counters.events_queued.add(1);
         let mut pending = self.pending.lock();
         if pending.add(stream_key, seqs, self.max_streams, &self.counters) {
             drop(pending);
@@ -57,12 +57,12 @@ impl NotifyQueue {
     }
 
     /// Removes and returns everything that is queued.
-    pub(crate) fn take(&self) -> Batch {
-        Batch(std::mem::take(&mut *self.pending.lock()))
+    pub(crate) fn take(&self) -> NotifyBatch {
+        NotifyBatch(std::mem::take(&mut *self.pending.lock()))
     }
 
     /// Queues a batch that could not be sent again. It is merged with notifications pushed in the meantime.
-    pub(crate) fn put_back(&self, batch: Batch) {
+    pub(crate) fn put_back(&self, batch: NotifyBatch) {
         let mut pending = self.pending.lock();
         pending.sweep |= batch.0.sweep;
         for (key, seqs) in batch.0.streams {
@@ -99,9 +99,9 @@ impl Pending {
 }
 
 /// Notifications that are sent together.
-pub(crate) struct Batch(Pending);
+pub(crate) struct NotifyBatch(Pending);
 
-impl Batch {
+impl NotifyBatch {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::lag_accounting::LagAccounting;
 use super::start_signal::{StartPosition, StartSignal};
-use super::stream::{StreamRef, StreamSlot};
+use super::stream::{StreamIndex, StreamRef};
 use super::stream_table::Baseline;
 use super::{Hub, RingItem, Work};
 use crate::bus::BusError;
@@ -36,27 +36,27 @@ impl<E: Send + Sync + 'static> Hub<E> {
         if table.closed {
             return Err(BusError::Closed);
         }
-        let slot = match table.by_key.get(key) {
-            Some(&slot) => slot,
+        let index = match table.by_key.get(key) {
+            Some(&index) => index,
             None => {
                 let key: Arc<str> = key.into();
                 let cursor = match &mut table.all.baseline {
                     Baseline::Complete(untracked) => Some(untracked.remove(&key).unwrap_or(0)),
                     Baseline::Missing | Baseline::Unknown => None,
                 };
-                let slot = table.insert(key, cursor);
+                let index = table.insert(key, cursor);
                 if cursor.is_none() {
-                    table.unstarted.push(slot);
+                    table.unstarted.push(index);
                 }
-                slot
+                index
             }
         };
-        let stream = table.stream(slot);
+        let stream = table.stream(index);
         if stream.cursor.is_some() && after.is_some() && stream.starting.is_empty() {
-            table.unstarted.push(slot);
+            table.unstarted.push(index);
         }
         let started_at = table.start_now();
-        let stream = table.stream_mut(slot);
+        let stream = table.stream_mut(index);
         stream.subscriptions += 1;
         let feed = subscribe(self.settings.stream_capacity, &mut stream.feed);
         let start = match stream.cursor {
@@ -70,7 +70,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
                 signal
             }
         };
-        let stream = stream.reference(slot);
+        let stream = stream.reference(index);
         let must_wake = !table.unstarted.is_empty();
         let last_rewind = table.last_rewind();
         drop(table);
@@ -126,12 +126,12 @@ impl<E: Send + Sync + 'static> Hub<E> {
         })
     }
 
-    /// Removes a subscription to `slot`, or to all streams.
-    pub(crate) fn detach(&self, slot: Option<StreamSlot>, start: &StartSignal) {
+    /// Removes a subscription to `index`, or to all streams.
+    pub(crate) fn detach(&self, index: Option<StreamIndex>, start: &StartSignal) {
         let mut table = self.table.lock();
-        let starting = match slot {
-            Some(slot) => {
-                let stream = table.stream_mut(slot);
+        let starting = match index {
+            Some(index) => {
+                let stream = table.stream_mut(index);
                 stream.subscriptions -= 1;
                 &mut stream.starting
             }

@@ -25,7 +25,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let mut feeds = foreign::DropLater::new(); // with the events in the rings
         let mut table = self.table.lock();
         if table.all.subscriptions > 0 {
-            // Subscriptions to all refer to streams by slot, so only the rings of single streams can be removed.
+            // Subscriptions to all refer to streams by index, so only the rings of single streams can be removed.
             for stream in table
                 .streams
                 .iter_mut()
@@ -42,17 +42,17 @@ impl<E: Send + Sync + 'static> Hub<E> {
                 continue;
             };
             feeds.0.extend(stream.feed.take());
-            let slot = table
+            let index = table
                 .by_key
                 .remove(&stream.key)
                 .expect("every stream is found by its key");
             if stream.queued {
-                table.queue.retain(|&queued| queued != slot);
+                table.queue.retain(|&queued| queued != index);
             }
             if stream.late.is_some() {
-                table.late.retain(|&late| late != slot);
+                table.late.retain(|&late| late != index);
             }
-            table.free.push(slot);
+            table.free.push(index);
         }
         table.retain_unstarted();
         true

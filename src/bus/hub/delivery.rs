@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::stream::{Stream, StreamSlot};
+use super::stream::{Stream, StreamIndex};
 use super::stream_table::{Baseline, StreamTable};
 use super::{Hub, RingItem, StreamNoticeKind};
 use crate::bus::StreamEvent;
@@ -22,7 +22,7 @@ pub(crate) struct PendingRead {
 #[derive(Debug)]
 pub(super) enum Target {
     Stream {
-        slot: StreamSlot,
+        index: StreamIndex,
         version: u64,
     },
     /// The stream is not in the table. Only the store can determine whether it exists.
@@ -45,14 +45,14 @@ impl<E: StreamEvent> Hub<E> {
         let table = &mut *table;
         let mut reads = Vec::new();
         while reads.len() < max {
-            let Some(slot) = table.queue.pop_front() else { break };
-            let stream = table.stream_mut(slot);
+            let Some(index) = table.queue.pop_front() else { break };
+            let stream = table.stream_mut(index);
             stream.queued = false;
             let Some(cursor) = stream.cursor else { continue };
             if let Some(after) = stream.read_after() {
                 let through = std::mem::replace(&mut stream.wanted, cursor);
                 let target = Target::Stream {
-                    slot,
+                    index,
                     version: stream.version,
                 };
                 reads.push(PendingRead {
@@ -88,13 +88,13 @@ impl<E: StreamEvent> Hub<E> {
         let Page { records, low_water } = page;
         let mut records = foreign::DropLater(records);
         let mut table = self.table.lock();
-        let slot = match read.target {
-            Target::Stream { slot, version } => match table.current(slot, version) {
-                Some(_) => slot,
+        let index = match read.target {
+            Target::Stream { index, version } => match table.current(index, version) {
+                Some(_) => index,
                 None => return Delivered::default(), // rewound or removed in the meantime
             },
             Target::Unverified => match table.by_key.get(&read.key) {
-                Some(&slot) => slot,
+                Some(&index) => index,
                 None if table.all.subscriptions == 0 => return Delivered::default(),
                 // The stream does not exist. It gets no entry, or false notifications would fill the table.
                 None if records.0.is_empty() && low_water <= read.after => {
@@ -106,7 +106,7 @@ impl<E: StreamEvent> Hub<E> {
                 None => table.insert_for_all(read.key, read.after),
             },
         };
-        let stream = table.stream_mut(slot);
+        let stream = table.stream_mut(index);
         if stream.late.is_some() {
             // A late notification has come since: its events go before the others.
             stream.wanted = stream.wanted.max(read.through);
@@ -114,21 +114,21 @@ impl<E: StreamEvent> Hub<E> {
         }
         let is_full = records.0.len() >= limit;
         let mut items = Vec::with_capacity(records.0.len());
-        let stream = table.stream_mut(slot);
+        let stream = table.stream_mut(index);
         // The page shows what the store has after `read.after`, so a number that it lacks is missing in the store.
         let shows_gaps = stream.cursor.is_some_and(|cursor| read.after <= cursor);
         let mut events = 0;
         for record in std::mem::take(&mut records.0) {
             if shows_gaps {
-                pass_gap(stream, slot, record.seq.saturating_sub(1), &mut items);
+                pass_gap(stream, index, record.seq.saturating_sub(1), &mut items);
             }
-            match accept_next(stream, slot, record, &mut items) {
+            match accept_next(stream, index, record, &mut items) {
                 Ok(()) => events += 1,
                 Err(record) => records.0.push(record),
             }
         }
         if !is_full || !shows_gaps {
-            pass_gap(stream, slot, low_water, &mut items);
+            pass_gap(stream, index, low_water, &mut items);
         }
         let mut unfounded = 0;
         if is_full || !shows_gaps {
@@ -136,7 +136,7 @@ impl<E: StreamEvent> Hub<E> {
         } else if stream.cursor.is_some_and(|cursor| cursor < read.through) {
             unfounded = 1;
         }
-        self.send(&mut table, slot, items);
+        self.send(&mut table, index, items);
         drop(table);
         self.publish_queue.flush();
         Delivered { events, unfounded }
@@ -157,8 +157,8 @@ impl<E: StreamEvent> Hub<E> {
         }
         let mut record = foreign::DropLater(vec![record()]);
         let mut table = self.table.lock();
-        let slot = match table.by_key.get(key) {
-            Some(&slot) => slot,
+        let index = match table.by_key.get(key) {
+            Some(&index) => index,
             None if table.all.subscriptions == 0 => return false,
             None => {
                 let Baseline::Complete(untracked) = &mut table.all.baseline else {
@@ -170,7 +170,7 @@ impl<E: StreamEvent> Hub<E> {
                 table.insert_for_all(Arc::from(key), cursor)
             }
         };
-        let stream = table.stream_mut(slot);
+        let stream = table.stream_mut(index);
         if stream.late.is_some() || stream.cursor.and_then(|cursor| cursor.checked_add(1)) != Some(seq) {
             drop(table);
             self.on_notification(key, seq..=seq);
@@ -180,9 +180,9 @@ impl<E: StreamEvent> Hub<E> {
         let refused = record
             .0
             .pop()
-            .and_then(|record| accept_next(stream, slot, record, &mut items).err());
+            .and_then(|record| accept_next(stream, index, record, &mut items).err());
         record.0.extend(refused);
-        self.send(&mut table, slot, items);
+        self.send(&mut table, index, items);
         true
     }
 
@@ -192,31 +192,31 @@ impl<E: StreamEvent> Hub<E> {
     }
 
     /// Queues items for publishing, and the stream for reading if more of it is wanted.
-    pub(super) fn send(&self, table: &mut StreamTable<E>, slot: StreamSlot, items: Vec<RingItem<E>>) {
+    pub(super) fn send(&self, table: &mut StreamTable<E>, index: StreamIndex, items: Vec<RingItem<E>>) {
         if !items.is_empty() {
             let tick = table.tick();
-            table.stream_mut(slot).delivered_at = tick;
-            self.push(table, slot, items);
+            table.stream_mut(index).delivered_at = tick;
+            self.push(table, index, items);
         }
-        let stream = table.stream(slot);
+        let stream = table.stream(index);
         if stream.cursor.is_some_and(|cursor| stream.wanted > cursor) {
-            table.queue(slot);
+            table.queue(index);
         }
     }
 }
 
 /// Advances a stream's cursor to `through`, and adds the notice that the events up to there are missing in the store.
-fn pass_gap<E: StreamEvent>(stream: &mut Stream<E>, slot: StreamSlot, through: u64, items: &mut Vec<RingItem<E>>) {
+fn pass_gap<E: StreamEvent>(stream: &mut Stream<E>, index: StreamIndex, through: u64, items: &mut Vec<RingItem<E>>) {
     if let Some(after) = stream.cursor.filter(|&cursor| cursor < through) {
         stream.cursor = Some(through);
-        items.push(StreamNoticeKind::Missing { after, through }.on(slot, stream.era));
+        items.push(StreamNoticeKind::Missing { after, through }.on(index, stream.era));
     }
 }
 
 /// Accepts a record if it is the next of its stream, and returns it otherwise. This is the only place where an event enters a ring.
 fn accept_next<E: StreamEvent>(
     stream: &mut Stream<E>,
-    slot: StreamSlot,
+    index: StreamIndex,
     record: Record<E>,
     items: &mut Vec<RingItem<E>>,
 ) -> Result<(), Record<E>> {
@@ -233,7 +233,7 @@ fn accept_next<E: StreamEvent>(
     }
     items.push(match event {
         Ok(event) => RingItem::Event {
-            slot,
+            index,
             era: stream.era,
             seq,
             event: Arc::new(event),
@@ -242,7 +242,7 @@ fn accept_next<E: StreamEvent>(
             seq,
             reason: error.reason.into(),
         }
-        .on(slot, stream.era),
+        .on(index, stream.era),
     });
     Ok(())
 }

@@ -55,15 +55,15 @@ impl LagAccounting {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{Era, StreamNoticeKind, StreamSlot};
+    use super::super::{Era, StreamIndex, StreamNoticeKind};
     use super::*;
 
     #[test]
     fn the_surplus_is_exact_before_and_after_items_leave_the_ring() {
-        let slot = StreamSlot(0);
+        let index = StreamIndex(0);
         let era = Era::default();
         let event = |seq| RingItem::Event {
-            slot,
+            index,
             era,
             seq,
             event: Arc::new(()),
@@ -72,12 +72,12 @@ mod tests {
         accounting.record(
             &[
                 event(1),
-                StreamNoticeKind::Lowered { to: 0, delivered: 1 }.on(slot, era),
+                StreamNoticeKind::Lowered { to: 0, delivered: 1 }.on(index, era),
                 event(2),
             ],
             1,
         );
-        accounting.record::<()>(&[StreamNoticeKind::Missing { after: 2, through: 7 }.on(slot, era)], 1);
+        accounting.record::<()>(&[StreamNoticeKind::Missing { after: 2, through: 7 }.on(index, era)], 1);
         let surpluses: Vec<_> = (1..=5).map(|position| accounting.surplus_before(position)).collect();
         assert_eq!(surpluses, [0, 0, -1, -1, 3]);
         accounting.record(&[event(8)], 4);
@@ -88,9 +88,9 @@ mod tests {
     #[test]
     fn gaps_of_any_size_are_counted() {
         let mut accounting = LagAccounting::starting_at(1);
-        let gap = |slot| {
+        let gap = |index| {
             let through = u64::MAX >> 1;
-            StreamNoticeKind::Missing { after: 0, through }.on::<()>(StreamSlot(slot), Era::default())
+            StreamNoticeKind::Missing { after: 0, through }.on::<()>(StreamIndex(index), Era::default())
         };
         accounting.record(&[gap(0), gap(1), gap(2), gap(3)], 1);
         assert_eq!(accounting.surplus_before(5), 4 * (i128::from(u64::MAX >> 1) - 1));

@@ -10,7 +10,7 @@ mod attach;
 mod collect;
 mod delivery;
 mod lag_accounting;
-mod late;
+mod late_notifications;
 mod notifications;
 mod publish_queue;
 mod recent_ids;
@@ -39,7 +39,7 @@ use crate::bus::stats::Counters;
 
 pub(crate) use attach::Attached;
 #[cfg(feature = "postgres")]
-pub(crate) use late::LateCheck;
+pub(crate) use late_notifications::LateCheck;
 #[cfg(feature = "postgres")]
 pub(crate) use notifications::NotificationOutcome;
 #[cfg(feature = "postgres")]
@@ -48,7 +48,7 @@ pub(crate) use rewind_log::PastRewind;
 pub(crate) use ring_item::{Era, RingItem, StreamNotice, StreamNoticeKind};
 pub(crate) use start::Started;
 pub(crate) use start_signal::{StartPosition, StartSignal, StartWait};
-pub(crate) use stream::{StreamRef, StreamSlot};
+pub(crate) use stream::{StreamIndex, StreamRef};
 pub(crate) use stream_table::UNSET;
 #[cfg(feature = "postgres")]
 pub(crate) use sweep::DeliveryCursor;

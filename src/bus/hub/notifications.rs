@@ -43,8 +43,8 @@ impl<E: Send + Sync + 'static> Hub<E> {
         key: &str,
         seqs: RangeInclusive<u64>,
     ) -> NotificationOutcome {
-        let slot = match table.by_key.get(key) {
-            Some(&slot) => slot,
+        let index = match table.by_key.get(key) {
+            Some(&index) => index,
             None if table.all.subscriptions == 0 => return NotificationOutcome::NotSubscribed,
             None => match &mut table.all.baseline {
                 Baseline::Complete(untracked) if untracked.contains_key(key) => {
@@ -54,20 +54,20 @@ impl<E: Send + Sync + 'static> Hub<E> {
                 _ => return self.on_unknown_stream(table, key, seqs),
             },
         };
-        let stream = table.stream_mut(slot);
+        let stream = table.stream_mut(index);
         stream.wanted = stream.wanted.max(*seqs.end());
         let Some(cursor) = stream.cursor else {
             let first = stream.first_notified.unwrap_or(u64::MAX);
             stream.first_notified = Some(first.min(*seqs.start()));
             return NotificationOutcome::WillRead;
         };
-        if *seqs.start() <= cursor && self.on_late_notification(table, slot, *seqs.start()) {
+        if *seqs.start() <= cursor && self.on_late_notification(table, index, *seqs.start()) {
             return NotificationOutcome::WillRead;
         }
         if *seqs.end() <= cursor {
             return NotificationOutcome::AlreadyKnown;
         }
-        table.queue(slot);
+        table.queue(index);
         NotificationOutcome::WillRead
     }
 

@@ -2,14 +2,14 @@
 
 use super::Hub;
 use super::delivery::{PendingRead, Target};
-use super::stream::StreamSlot;
+use super::stream::StreamIndex;
 use crate::bus::StreamEvent;
 
 impl<E: StreamEvent> Hub<E> {
     /// Returns `true` if events that were named still have to be read for a subscription, or for one that is about to start.
     pub(crate) fn has_pending_reads(&self) -> bool {
         let table = self.table.lock();
-        let unstarted = |&slot: &StreamSlot| table.stream(slot).first_notified.is_some();
+        let unstarted = |&index: &StreamIndex| table.stream(index).first_notified.is_some();
         !table.queue.is_empty()
             || !table.late.is_empty()
             || !table.unverified.is_empty()
@@ -27,12 +27,12 @@ impl<E: StreamEvent> Hub<E> {
         } in reads
         {
             match target {
-                Target::Stream { slot, version, .. } => {
-                    let Some(stream) = table.current(slot, version) else {
+                Target::Stream { index, version, .. } => {
+                    let Some(stream) = table.current(index, version) else {
                         continue;
                     };
                     stream.wanted = stream.wanted.max(through);
-                    table.queue(slot);
+                    table.queue(index);
                 }
                 Target::Unverified if table.all.subscriptions > 0 => {
                     let seqs = table.unverified.entry(key).or_insert(after + 1..=through);

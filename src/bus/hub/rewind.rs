@@ -12,7 +12,7 @@ const REMEMBERED: usize = 10_000;
 impl<E: StreamEvent> Hub<E> {
     /// Remembers the id of a delivered event.
     pub(crate) fn remember_id(&self, stream: &StreamRef, seq: u64, id: EventId) {
-        if let Some(stream) = self.table.lock().current(stream.slot, stream.version) {
+        if let Some(stream) = self.table.lock().current(stream.index, stream.version) {
             stream.recent_ids.push(seq, id);
         }
     }
@@ -20,7 +20,7 @@ impl<E: StreamEvent> Hub<E> {
     /// Returns the remembered numbers and ids of a stream, the oldest first.
     pub(crate) fn recent_ids(&self, stream: &StreamRef) -> Vec<(u64, EventId)> {
         let mut table = self.table.lock();
-        let stream = table.current(stream.slot, stream.version);
+        let stream = table.current(stream.index, stream.version);
         stream.map_or_else(Vec::new, |stream| stream.recent_ids.0.iter().copied().collect())
     }
 
@@ -28,14 +28,14 @@ impl<E: StreamEvent> Hub<E> {
     /// `resume_after`.
     pub(crate) fn rewind(&self, reference: &StreamRef, resume_after: u64, exact: bool, high_water: u64) {
         let mut table = self.table.lock();
-        let slot = reference.slot;
-        if table.current(slot, reference.version).is_none() {
+        let index = reference.index;
+        if table.current(index, reference.version).is_none() {
             return;
         }
         let version = table.new_version();
         let rewind = PastRewind {
             number: table.last_rewind() + 1,
-            slot,
+            index,
             resume_after,
             exact,
         };
@@ -43,7 +43,7 @@ impl<E: StreamEvent> Hub<E> {
             table.rewinds.pop_front();
         }
         table.rewinds.push_back(rewind);
-        let stream = table.stream_mut(slot);
+        let stream = table.stream_mut(index);
         // Reads of the old history that are under way carry the old version, so their pages are refused.
         stream.version = version;
         stream.era = Era::of(&rewind);
@@ -52,7 +52,7 @@ impl<E: StreamEvent> Hub<E> {
         stream.wanted = high_water;
         (stream.late, stream.recent_from) = (None, None);
         stream.recent_ids.truncate(if exact { resume_after } else { 0 });
-        self.send(&mut table, slot, vec![StreamNoticeKind::from(rewind).on(slot, era)]);
+        self.send(&mut table, index, vec![StreamNoticeKind::from(rewind).on(index, era)]);
         drop(table);
         self.flush();
         (self.wakeup)(Work::Read);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{PastRewind, StreamSlot};
+use super::{PastRewind, StreamIndex};
 
 /// Identifies one of a stream's histories: the number of the rewind that introduced it, truncated; 0 for the first one.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ impl Era {
 /// An item of a feed. Most are events, so events are small and cheap to clone.
 pub(crate) enum RingItem<E> {
     Event {
-        slot: StreamSlot,
+        index: StreamIndex,
         era: Era,
         seq: u64,
         event: Arc<E>,
@@ -29,8 +29,8 @@ pub(crate) enum RingItem<E> {
 impl<E> Clone for RingItem<E> {
     fn clone(&self) -> Self {
         match self {
-            Self::Event { slot, era, seq, event } => Self::Event {
-                slot: *slot,
+            Self::Event { index, era, seq, event } => Self::Event {
+                index: *index,
                 era: *era,
                 seq: *seq,
                 event: Arc::clone(event),
@@ -56,7 +56,7 @@ impl<E> RingItem<E> {
 
 /// A change of a stream that is not an event.
 pub(crate) struct StreamNotice {
-    pub(crate) slot: StreamSlot,
+    pub(crate) index: StreamIndex,
     pub(crate) era: Era,
     pub(crate) kind: StreamNoticeKind,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Hub;
 use super::start_signal::{StartPosition, StartSignal};
-use super::stream::{StreamRef, StreamSlot};
+use super::stream::{StreamIndex, StreamRef};
 use super::stream_table::{Baseline, StreamTable};
 
 /// What a start has to signal, as soon as the caller holds no lock: see [`Hub::signal`].
@@ -22,20 +22,20 @@ impl<E: Send + Sync + 'static> Hub<E> {
     /// Returns at most `max` streams whose subscriptions wait for the store's high-water mark.
     pub(crate) fn unstarted(&self, max: usize) -> Vec<StreamRef> {
         let table = self.table.lock();
-        let slots = table.unstarted.iter().take(max);
-        slots.map(|&slot| table.stream(slot).reference(slot)).collect()
+        let indexes = table.unstarted.iter().take(max);
+        indexes.map(|&index| table.stream(index).reference(index)).collect()
     }
 
     /// Starts subscriptions at their streams' high-water marks.
     pub(crate) fn start(&self, high_waters: impl IntoIterator<Item = (StreamRef, u64)>) -> Started {
         let mut started = Started::default();
         let mut table = self.table.lock();
-        for (StreamRef { slot, version, .. }, high_water) in high_waters {
-            match table.current(slot, version) {
+        for (StreamRef { index, version, .. }, high_water) in high_waters {
+            match table.current(index, version) {
                 Some(stream) if stream.cursor.is_none() => {
-                    self.start_stream(&mut table, slot, high_water, &mut started);
+                    self.start_stream(&mut table, index, high_water, &mut started);
                 }
-                Some(_) => start_in_started_stream(&mut table, slot, high_water, &mut started),
+                Some(_) => start_in_started_stream(&mut table, index, high_water, &mut started),
                 None => {}
             }
         }
@@ -43,9 +43,9 @@ impl<E: Send + Sync + 'static> Hub<E> {
         started
     }
 
-    fn start_stream(&self, table: &mut StreamTable<E>, slot: StreamSlot, high_water: u64, started: &mut Started) {
+    fn start_stream(&self, table: &mut StreamTable<E>, index: StreamIndex, high_water: u64, started: &mut Started) {
         let started_at = table.start_now();
-        let stream = table.stream_mut(slot);
+        let stream = table.stream_mut(index);
         stream.cursor = Some(high_water);
         stream.base = high_water;
         stream.started_at = Some(started_at);
@@ -55,10 +55,10 @@ impl<E: Send + Sync + 'static> Hub<E> {
             .signals
             .extend(signals.map(|signal| (signal, StartPosition::One(high_water))));
         if let Some(first) = first_notified {
-            self.on_late_notification(table, slot, first);
+            self.on_late_notification(table, index, first);
         }
         if wanted > high_water {
-            table.queue(slot);
+            table.queue(index);
         }
     }
 
@@ -89,14 +89,14 @@ impl<E: Send + Sync + 'static> Hub<E> {
         table.all.baseline = match listing {
             Some(mut listing) => {
                 let known: Vec<_> = table
-                    .slots()
-                    .map(|(slot, stream)| (slot, Arc::clone(&stream.key)))
+                    .indexed()
+                    .map(|(index, stream)| (index, Arc::clone(&stream.key)))
                     .collect();
-                for (slot, key) in known {
+                for (index, key) in known {
                     let listed = listing.remove(&key).unwrap_or(0);
                     // From the listing, not from a later answer: subscriptions to all are owed the events in between.
-                    if table.stream(slot).cursor.is_none() {
-                        self.start_stream(&mut table, slot, listed, &mut started);
+                    if table.stream(index).cursor.is_none() {
+                        self.start_stream(&mut table, index, listed, &mut started);
                     }
                 }
                 table.retain_unstarted();
@@ -117,12 +117,12 @@ impl<E: Send + Sync + 'static> Hub<E> {
 /// Starts subscriptions after a number of a stream that has others: at the store's high-water mark, which may be ahead of the deliveries.
 fn start_in_started_stream<E: Send + Sync + 'static>(
     table: &mut StreamTable<E>,
-    slot: StreamSlot,
+    index: StreamIndex,
     high_water: u64,
     started: &mut Started,
 ) {
     let started_at = table.start_now();
-    let stream = table.stream_mut(slot);
+    let stream = table.stream_mut(index);
     stream.started_at = Some(started_at);
     let signals = stream.starting.drain(..);
     started
@@ -130,6 +130,6 @@ fn start_in_started_stream<E: Send + Sync + 'static>(
         .extend(signals.map(|signal| (signal, StartPosition::One(high_water))));
     stream.wanted = stream.wanted.max(high_water);
     if stream.cursor.is_some_and(|cursor| cursor < stream.wanted) {
-        table.queue(slot);
+        table.queue(index);
     }
 }

@@ -14,7 +14,7 @@ use crate::event::foreign;
 pub(crate) enum StartPosition {
     /// Starts after this number of its stream.
     One(u64),
-    /// Starts after these numbers, by slot. Streams that are added later start after their base.
+    /// Starts after these numbers, by index. Streams that are added later start after their base.
     All(Arc<[u64]>),
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::late::Start;
+use super::late_notifications::StartTime;
 use super::recent_ids::RecentIds;
 use super::start_signal::StartSignal;
 use super::{Era, RingItem, StreamNotice, StreamNoticeKind};
@@ -10,10 +10,10 @@ use crate::ring::Publisher;
 
 /// A stream's place in the table. It is reused for another stream only when no subscription refers to it any more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct StreamSlot(pub(crate) u32);
+pub(crate) struct StreamIndex(pub(crate) u32);
 
-impl StreamSlot {
-    pub(crate) fn index(self) -> usize {
+impl StreamIndex {
+    pub(crate) fn as_usize(self) -> usize {
         self.0 as usize
     }
 }
@@ -21,7 +21,7 @@ impl StreamSlot {
 /// Identifies a stream and its history.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamRef {
-    pub(crate) slot: StreamSlot,
+    pub(crate) index: StreamIndex,
     pub(crate) key: Arc<str>,
     /// Changes with every rewind, and is unique among all streams. Records that were read under another version must not be used.
     pub(crate) version: u64,
@@ -43,7 +43,7 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     /// The lowest number that was named by a notification before the cursor was known.
     pub(super) first_notified: Option<u64>,
     /// When a subscription last started here, and when an event was last delivered, by the table's clock.
-    pub(super) started_at: Option<Start>,
+    pub(super) started_at: Option<StartTime>,
     pub(super) delivered_at: u64,
     /// The number to which a late notification last [lowered](StreamNoticeKind::Lowered) fresh subscriptions.
     pub(super) lowered: Option<u64>,
@@ -81,9 +81,9 @@ impl<E: Send + Sync + 'static> Stream<E> {
         }
     }
 
-    pub(super) fn reference(&self, slot: StreamSlot) -> StreamRef {
+    pub(super) fn reference(&self, index: StreamIndex) -> StreamRef {
         StreamRef {
-            slot,
+            index,
             key: Arc::clone(&self.key),
             version: self.version,
         }
@@ -91,7 +91,7 @@ impl<E: Send + Sync + 'static> Stream<E> {
 }
 
 impl StreamNoticeKind {
-    pub(super) fn on<E>(self, slot: StreamSlot, era: Era) -> RingItem<E> {
-        RingItem::StreamNotice(Arc::new(StreamNotice { slot, era, kind: self }))
+    pub(super) fn on<E>(self, index: StreamIndex, era: Era) -> RingItem<E> {
+        RingItem::StreamNotice(Arc::new(StreamNotice { index, era, kind: self }))
     }
 }

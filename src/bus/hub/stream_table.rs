@@ -5,32 +5,32 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::lag_accounting::LagAccounting;
-use super::late::{Start, Watermarks};
+use super::late_notifications::{StartTime, Watermarks};
 use super::publish_queue::QueuedItems;
 use super::start_signal::StartSignal;
-use super::stream::{Stream, StreamRef, StreamSlot};
+use super::stream::{Stream, StreamIndex, StreamRef};
 use super::{Hub, PastRewind, RingItem};
 use crate::ring::Publisher;
 
 pub(super) struct StreamTable<E: Send + Sync + 'static> {
-    pub(super) by_key: HashMap<Arc<str>, StreamSlot>,
+    pub(super) by_key: HashMap<Arc<str>, StreamIndex>,
     pub(super) streams: Vec<Option<Stream<E>>>,
-    pub(super) free: Vec<StreamSlot>,
+    pub(super) free: Vec<StreamIndex>,
     next_version: u64,
     /// Counts starts and deliveries, to decide which came first.
     clock: u64,
     pub(super) all: AllStreams<E>,
     /// Streams with something to read.
-    pub(super) queue: VecDeque<StreamSlot>,
+    pub(super) queue: VecDeque<StreamIndex>,
     /// Streams with a late notification that waits for a check.
-    pub(super) late: Vec<StreamSlot>,
+    pub(super) late: Vec<StreamIndex>,
     pub(super) watermarks: Watermarks,
     /// Events named by notifications, of streams that are not in the table. Used only while there are subscriptions to all.
     pub(super) unverified: HashMap<Arc<str>, RangeInclusive<u64>>,
     /// The latest rewinds, the oldest first.
     pub(super) rewinds: VecDeque<PastRewind>,
     /// Streams without a cursor.
-    pub(super) unstarted: Vec<StreamSlot>,
+    pub(super) unstarted: Vec<StreamIndex>,
     /// A notification could not be parsed, or the table had no room for it.
     pub(super) sweep_requested: bool,
     pub(super) closed: bool,
@@ -46,7 +46,7 @@ pub(super) struct AllStreams<E: Send + Sync + 'static> {
     /// Subscriptions that wait for the baseline.
     pub(super) starting: Vec<StartSignal>,
     /// When a subscription last started, by the table's clock.
-    pub(super) started_at: Option<Start>,
+    pub(super) started_at: Option<StartTime>,
     pub(super) lag_accounting: LagAccounting,
 }
 
@@ -88,18 +88,18 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
         }
     }
 
-    pub(super) fn stream(&self, slot: StreamSlot) -> &Stream<E> {
-        self.streams[slot.index()].as_ref().expect("the slot is in use")
+    pub(super) fn stream(&self, index: StreamIndex) -> &Stream<E> {
+        self.streams[index.as_usize()].as_ref().expect("the index is in use")
     }
 
-    pub(super) fn stream_mut(&mut self, slot: StreamSlot) -> &mut Stream<E> {
-        self.streams[slot.index()].as_mut().expect("the slot is in use")
+    pub(super) fn stream_mut(&mut self, index: StreamIndex) -> &mut Stream<E> {
+        self.streams[index.as_usize()].as_mut().expect("the index is in use")
     }
 
-    /// Returns the stream in a slot, unless it is now another stream or has another history.
-    pub(super) fn current(&mut self, slot: StreamSlot, version: u64) -> Option<&mut Stream<E>> {
+    /// Returns the stream in a index, unless it is now another stream or has another history.
+    pub(super) fn current(&mut self, index: StreamIndex, version: u64) -> Option<&mut Stream<E>> {
         self.streams
-            .get_mut(slot.index())?
+            .get_mut(index.as_usize())?
             .as_mut()
             .filter(|stream| stream.version == version)
     }
@@ -115,46 +115,46 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
     }
 
     /// Adds a stream that is delivered up to `cursor`.
-    pub(super) fn insert(&mut self, key: Arc<str>, cursor: Option<u64>) -> StreamSlot {
+    pub(super) fn insert(&mut self, key: Arc<str>, cursor: Option<u64>) -> StreamIndex {
         let version = self.new_version();
         let stream = Stream::new(Arc::clone(&key), version, cursor);
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.streams[slot.index()] = Some(stream);
-                slot
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.streams[index.as_usize()] = Some(stream);
+                index
             }
             None => {
-                let slot = StreamSlot(u32::try_from(self.streams.len()).expect("fewer than 2^32 streams"));
+                let index = StreamIndex(u32::try_from(self.streams.len()).expect("fewer than 2^32 streams"));
                 self.streams.push(Some(stream));
-                slot
+                index
             }
         };
-        self.by_key.insert(key, slot);
-        slot
+        self.by_key.insert(key, index);
+        index
     }
 
     /// Adds a stream for the subscriptions to all. They started before it was known.
-    pub(super) fn insert_for_all(&mut self, key: Arc<str>, cursor: u64) -> StreamSlot {
-        let slot = self.insert(key, Some(cursor));
+    pub(super) fn insert_for_all(&mut self, key: Arc<str>, cursor: u64) -> StreamIndex {
+        let index = self.insert(key, Some(cursor));
         let started_at = self.all.started_at.clone();
-        self.stream_mut(slot).started_at = started_at;
-        slot
+        self.stream_mut(index).started_at = started_at;
+        index
     }
 
     /// Queues a stream for reading.
-    pub(super) fn queue(&mut self, slot: StreamSlot) {
-        let stream = self.stream_mut(slot);
+    pub(super) fn queue(&mut self, index: StreamIndex) {
+        let stream = self.stream_mut(index);
         if !stream.queued {
             stream.queued = true;
-            self.queue.push_back(slot);
+            self.queue.push_back(index);
         }
     }
 
     /// Removes from `unstarted` the streams that have a cursor now, and no subscription that waits for its start.
     pub(super) fn retain_unstarted(&mut self) {
         let streams = &self.streams;
-        let is_unstarted = |slot: &StreamSlot| {
-            streams[slot.index()]
+        let is_unstarted = |index: &StreamIndex| {
+            streams[index.as_usize()]
                 .as_ref()
                 .is_some_and(|stream| stream.cursor.is_none() || !stream.starting.is_empty())
         };
@@ -174,11 +174,11 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
             .collect()
     }
 
-    pub(super) fn slots(&self) -> impl Iterator<Item = (StreamSlot, &Stream<E>)> {
+    pub(super) fn indexed(&self) -> impl Iterator<Item = (StreamIndex, &Stream<E>)> {
         self.streams
             .iter()
             .enumerate()
-            .filter_map(|(index, stream)| Some((StreamSlot(u32::try_from(index).ok()?), stream.as_ref()?)))
+            .filter_map(|(index, stream)| Some((StreamIndex(u32::try_from(index).ok()?), stream.as_ref()?)))
     }
 }
 
@@ -187,13 +187,13 @@ pub(crate) const UNSET: u64 = u64::MAX;
 
 impl<E: Send + Sync + 'static> Hub<E> {
     /// Queues items for publishing to the stream's ring and to the ring of all streams.
-    pub(super) fn push(&self, table: &mut StreamTable<E>, slot: StreamSlot, items: Vec<RingItem<E>>) {
+    pub(super) fn push(&self, table: &mut StreamTable<E>, index: StreamIndex, items: Vec<RingItem<E>>) {
         if let Some(feed) = &table.all.feed {
             let oldest = feed.next_seq().saturating_sub(feed.capacity() as u64);
             table.all.lag_accounting.record(&items, oldest);
         }
         self.publish_queue.push(QueuedItems {
-            feeds: [table.stream(slot).feed.clone(), table.all.feed.clone()],
+            feeds: [table.stream(index).feed.clone(), table.all.feed.clone()],
             items,
         });
     }
@@ -204,26 +204,26 @@ impl<E: Send + Sync + 'static> Hub<E> {
         self.table.lock().all.lag_accounting.surplus_before(position)
     }
 
-    /// The stream in a slot from which a subscription has received an item.
-    pub(crate) fn stream_ref(&self, slot: StreamSlot) -> StreamRef {
-        self.table.lock().stream(slot).reference(slot)
+    /// The stream in a index from which a subscription has received an item.
+    pub(crate) fn stream_ref(&self, index: StreamIndex) -> StreamRef {
+        self.table.lock().stream(index).reference(index)
     }
 
     /// Returns the number after which a subscription to all starts in a stream that it did not know.
-    pub(crate) fn base(&self, slot: StreamSlot) -> u64 {
-        self.table.lock().stream(slot).base
+    pub(crate) fn base(&self, index: StreamIndex) -> u64 {
+        self.table.lock().stream(index).base
     }
 
     /// Returns, for every stream, how far it is delivered, and the number to which it was last
     /// [lowered](super::StreamNoticeKind::Lowered).
-    pub(crate) fn delivered(&self) -> Vec<(StreamSlot, u64, Option<u64>)> {
+    pub(crate) fn delivered(&self) -> Vec<(StreamIndex, u64, Option<u64>)> {
         let table = self.table.lock();
-        let delivered = |(slot, stream): (StreamSlot, &Stream<E>)| Some((slot, stream.cursor?, stream.lowered));
-        table.slots().filter_map(delivered).collect()
+        let delivered = |(index, stream): (StreamIndex, &Stream<E>)| Some((index, stream.cursor?, stream.lowered));
+        table.indexed().filter_map(delivered).collect()
     }
 
     /// Returns the number to which a stream was last [lowered](super::StreamNoticeKind::Lowered).
-    pub(crate) fn lowered(&self, slot: StreamSlot) -> Option<u64> {
-        self.table.lock().stream(slot).lowered
+    pub(crate) fn lowered(&self, index: StreamIndex) -> Option<u64> {
+        self.table.lock().stream(index).lowered
     }
 }

@@ -22,13 +22,13 @@ impl<E: StreamEvent> Hub<E> {
     pub(crate) fn cursors(&self, all: bool) -> Vec<DeliveryCursor> {
         let table = self.table.lock();
         table
-            .slots()
+            .indexed()
             .filter(|(_, stream)| all || stream.subscriptions > 0)
-            .filter_map(|(slot, stream)| {
+            .filter_map(|(index, stream)| {
                 let seq = stream.cursor?;
                 Some(DeliveryCursor {
                     id: stream.recent_ids.get(seq),
-                    stream: stream.reference(slot),
+                    stream: stream.reference(index),
                     seq,
                 })
             })
@@ -45,12 +45,12 @@ impl<E: StreamEvent> Hub<E> {
     pub(crate) fn report_high_water(&self, key: &str, high_water: u64) -> bool {
         let mut table = self.table.lock();
         let table = &mut *table;
-        if let Some(&slot) = table.by_key.get(key) {
-            let stream = table.stream_mut(slot);
+        if let Some(&index) = table.by_key.get(key) {
+            let stream = table.stream_mut(index);
             let is_new = high_water > stream.wanted && stream.cursor.is_none_or(|cursor| high_water > cursor);
             stream.wanted = stream.wanted.max(high_water);
             if stream.cursor.is_some_and(|cursor| high_water > cursor) {
-                table.queue(slot);
+                table.queue(index);
             }
             return is_new;
         }
@@ -68,9 +68,9 @@ impl<E: StreamEvent> Hub<E> {
                     if cursor == high_water {
                         return false;
                     }
-                    let slot = table.insert_for_all(Arc::from(key), cursor);
-                    table.stream_mut(slot).wanted = high_water;
-                    table.queue(slot);
+                    let index = table.insert_for_all(Arc::from(key), cursor);
+                    table.stream_mut(index).wanted = high_water;
+                    table.queue(index);
                     true
                 }
             },

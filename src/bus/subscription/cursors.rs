@@ -1,6 +1,6 @@
 //! The progress of a subscription in each of its streams.
 
-use crate::bus::hub::{Hub, StartPosition, StreamSlot, UNSET};
+use crate::bus::hub::{Hub, StartPosition, StreamIndex, UNSET};
 
 /// Marks a cursor as fresh: nothing has been delivered since the start, so a late notification may still lower it. Event numbers
 /// never use this bit, since Postgres counts to 2^63.
@@ -9,7 +9,7 @@ const FRESH: u64 = 1 << 63;
 pub(super) enum Cursors {
     /// The cursor of one stream.
     One(u64),
-    /// Cursors by slot.
+    /// Cursors by index.
     All(Vec<u64>),
 }
 
@@ -31,16 +31,16 @@ impl Cursors {
         Self::One(seq & !FRESH)
     }
 
-    fn entry<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot) -> &mut u64 {
+    fn entry<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, index: StreamIndex) -> &mut u64 {
         match self {
             Self::One(cursor) => cursor,
             Self::All(cursors) => {
-                if cursors.len() <= slot.index() {
-                    cursors.resize(slot.index() + 1, UNSET);
+                if cursors.len() <= index.as_usize() {
+                    cursors.resize(index.as_usize() + 1, UNSET);
                 }
-                let cursor = &mut cursors[slot.index()];
+                let cursor = &mut cursors[index.as_usize()];
                 if *cursor == UNSET {
-                    *cursor = hub.base(slot) | FRESH;
+                    *cursor = hub.base(index) | FRESH;
                 }
                 cursor
             }
@@ -48,18 +48,18 @@ impl Cursors {
     }
 
     /// Returns the number of the last event. The subscription must have received an item of the stream.
-    pub(super) fn get<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot) -> u64 {
-        *self.entry(hub, slot) & !FRESH
+    pub(super) fn get<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, index: StreamIndex) -> u64 {
+        *self.entry(hub, index) & !FRESH
     }
 
-    pub(super) fn set<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot, seq: u64) {
-        *self.entry(hub, slot) = seq & !FRESH;
+    pub(super) fn set<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, index: StreamIndex, seq: u64) {
+        *self.entry(hub, index) = seq & !FRESH;
     }
 
     /// Moves back to `to` if nothing has been delivered. Returns the former start, up to which events have to be read from the
     /// history.
-    pub(super) fn lower<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, slot: StreamSlot, to: u64) -> Option<u64> {
-        let cursor = self.entry(hub, slot);
+    pub(super) fn lower<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, index: StreamIndex, to: u64) -> Option<u64> {
+        let cursor = self.entry(hub, index);
         let start = *cursor & !FRESH;
         if *cursor & FRESH == 0 || to >= start {
             return None;

@@ -11,8 +11,8 @@ use super::OnSlow;
 use super::cursors::Cursors;
 use crate::bus::history_cache::{HistoryCache, HistoryPage, PageFetch};
 use crate::bus::hub::{
-    Attached, Era, Hub, PastRewind, RingItem, StartPosition, StartSignal, StartWait, StreamNotice, StreamNoticeKind,
-    StreamRef, StreamSlot,
+    Attached, Era, Hub, PastRewind, RingItem, StartPosition, StartSignal, StartWait, StreamIndex, StreamNotice,
+    StreamNoticeKind, StreamRef,
 };
 use crate::bus::{BusError, BusEvent, Gap, Rewound, StreamEvent};
 use crate::ring::{Lagged, RecvError, Subscriber, coop};
@@ -26,7 +26,7 @@ pub(super) struct StateMachine<E: StreamEvent> {
     on_slow: OnSlow,
     phase: Phase,
     /// Streams of which events are missing, and the number up to which they have to be read from the history.
-    behind: VecDeque<(StreamSlot, u64)>,
+    behind: VecDeque<(StreamIndex, u64)>,
     history_read: Option<HistoryRead<E>>,
     /// An item of the ring that is delivered after the events in `behind`.
     held: Option<RingItem<E>>,
@@ -38,7 +38,7 @@ pub(super) struct StateMachine<E: StreamEvent> {
     rewound_items: VecDeque<BusEvent<E>>,
     /// Streams whose rewind was handled before the ring has come to its notice, and the era that the subscription is in. Until the ring
     /// catches up, it may still hold items of older eras.
-    ahead_of_ring: Vec<(StreamSlot, Era)>,
+    ahead_of_ring: Vec<(StreamIndex, Era)>,
 }
 
 enum Phase {
@@ -64,7 +64,7 @@ struct HistoryRead<E> {
 impl<E: StreamEvent> Drop for StateMachine<E> {
     fn drop(&mut self) {
         self.hub
-            .detach(self.stream.as_ref().map(|stream| stream.slot), &self.start);
+            .detach(self.stream.as_ref().map(|stream| stream.index), &self.start);
         self.start.set(Err(BusError::Closed));
     }
 }
@@ -144,12 +144,12 @@ impl<E: StreamEvent> StateMachine<E> {
                     Step::Continue => continue,
                 }
             }
-            if let Some(&(slot, through)) = self.behind.front() {
-                let at = self.cursor(slot);
+            if let Some(&(index, through)) = self.behind.front() {
+                let at = self.cursor(index);
                 if at >= through {
                     self.behind.pop_front();
                 } else {
-                    self.read_after(slot, at, false);
+                    self.read_after(index, at, false);
                 }
                 continue;
             }
@@ -173,16 +173,16 @@ impl<E: StreamEvent> StateMachine<E> {
         }
     }
 
-    fn cursor(&mut self, slot: StreamSlot) -> u64 {
+    fn cursor(&mut self, index: StreamIndex) -> u64 {
         match &mut self.phase {
-            Phase::Started(cursors) => cursors.get(&self.hub, slot),
+            Phase::Started(cursors) => cursors.get(&self.hub, index),
             Phase::Starting { .. } | Phase::Ended => unreachable!("only a started subscription has items"),
         }
     }
 
-    fn set_cursor(&mut self, slot: StreamSlot, seq: u64) {
+    fn set_cursor(&mut self, index: StreamIndex, seq: u64) {
         if let Phase::Started(cursors) = &mut self.phase {
-            cursors.set(&self.hub, slot, seq);
+            cursors.set(&self.hub, index, seq);
         }
     }
 
@@ -191,11 +191,11 @@ impl<E: StreamEvent> StateMachine<E> {
             self.phase = Phase::Started(Cursors::at(start));
             return;
         };
-        let (slot, stream_key) = (stream.slot, Arc::clone(&stream.key));
+        let (index, stream_key) = (stream.index, Arc::clone(&stream.key));
         // The store's answer at the start decides, not what is appended until the subscription is polled.
         let from = after.min(high_water);
         self.phase = Phase::Started(Cursors::after(from));
-        self.behind.push_back((slot, high_water));
+        self.behind.push_back((index, high_water));
         if after > high_water {
             self.rewound_items.push_back(BusEvent::Rewound(Rewound {
                 stream_key,
@@ -212,11 +212,11 @@ impl<E: StreamEvent> StateMachine<E> {
             return Step::Continue;
         }
         match &item {
-            RingItem::Event { slot, seq, .. } => self.on_numbered(*slot, *seq, item),
+            RingItem::Event { index, seq, .. } => self.on_numbered(*index, *seq, item),
             RingItem::StreamNotice(notice) => {
                 let notice = Arc::clone(notice);
                 match notice.kind {
-                    StreamNoticeKind::Undecodable { seq, .. } => self.on_numbered(notice.slot, seq, item),
+                    StreamNoticeKind::Undecodable { seq, .. } => self.on_numbered(notice.index, seq, item),
                     _ => self.on_notice(&notice, &item),
                 }
             }
@@ -226,14 +226,14 @@ impl<E: StreamEvent> StateMachine<E> {
     /// Returns `true` if an item belongs to a history that this subscription has left. The ring has caught up when it yields the
     /// notice of the rewind, or an item that was published after it.
     fn is_superseded(&mut self, item: &RingItem<E>) -> bool {
-        let (slot, era, rewind) = match item {
-            RingItem::Event { slot, era, .. } => (*slot, *era, None),
+        let (index, era, rewind) = match item {
+            RingItem::Event { index, era, .. } => (*index, *era, None),
             RingItem::StreamNotice(notice) => match notice.kind {
-                StreamNoticeKind::Rewound(rewind) => (notice.slot, notice.era, Some(rewind)),
-                _ => (notice.slot, notice.era, None),
+                StreamNoticeKind::Rewound(rewind) => (notice.index, notice.era, Some(rewind)),
+                _ => (notice.index, notice.era, None),
             },
         };
-        let Some(at) = self.ahead_of_ring.iter().position(|&(ahead, _)| ahead == slot) else {
+        let Some(at) = self.ahead_of_ring.iter().position(|&(ahead, _)| ahead == index) else {
             return false;
         };
         let caught_up =
@@ -245,34 +245,34 @@ impl<E: StreamEvent> StateMachine<E> {
     }
 
     /// Handles an item that has a number: an event, or the notice in its place.
-    fn on_numbered(&mut self, slot: StreamSlot, seq: u64, item: RingItem<E>) -> Step<E> {
-        if seq <= self.cursor(slot) {
+    fn on_numbered(&mut self, index: StreamIndex, seq: u64, item: RingItem<E>) -> Step<E> {
+        if seq <= self.cursor(index) {
             return Step::Continue; // read from the history before
         }
-        if let Some(step) = self.catch_up(slot, seq - 1, &item) {
+        if let Some(step) = self.catch_up(index, seq - 1, &item) {
             return step;
         }
-        self.set_cursor(slot, seq);
+        self.set_cursor(index, seq);
         Step::Yield(match item {
             RingItem::Event { event, .. } => BusEvent::Event(event),
-            RingItem::StreamNotice(notice) => self.undecodable(slot, seq, &notice),
+            RingItem::StreamNotice(notice) => self.undecodable(index, seq, &notice),
         })
     }
 
     /// Handles the events that the ring has lost, up to `through`. They precede `item`, which is held if they must be read or
     /// reported first.
-    fn catch_up(&mut self, slot: StreamSlot, through: u64, item: &RingItem<E>) -> Option<Step<E>> {
-        let at = self.cursor(slot);
+    fn catch_up(&mut self, index: StreamIndex, through: u64, item: &RingItem<E>) -> Option<Step<E>> {
+        let at = self.cursor(index);
         if at >= through {
             return None;
         }
         let step = match (self.on_slow, &self.stream) {
             (OnSlow::Replay, _) => {
-                self.behind.push_back((slot, through));
+                self.behind.push_back((index, through));
                 Step::Continue
             }
             (OnSlow::Report, Some(_)) => {
-                self.set_cursor(slot, through);
+                self.set_cursor(index, through);
                 Step::Yield(BusEvent::Lagged(through - at))
             }
             (OnSlow::Report, None) => return None, // counted in `on_lag`
@@ -281,31 +281,31 @@ impl<E: StreamEvent> StateMachine<E> {
         Some(step)
     }
 
-    fn undecodable(&self, slot: StreamSlot, seq: u64, notice: &StreamNotice) -> BusEvent<E> {
+    fn undecodable(&self, index: StreamIndex, seq: u64, notice: &StreamNotice) -> BusEvent<E> {
         let StreamNoticeKind::Undecodable { reason, .. } = &notice.kind else {
             unreachable!("no other notice has a number")
         };
         BusEvent::Undecodable {
-            stream_key: self.hub.stream_ref(slot).key,
+            stream_key: self.hub.stream_ref(index).key,
             seq,
             reason: Arc::clone(reason),
         }
     }
 
     fn on_notice(&mut self, notice: &StreamNotice, item: &RingItem<E>) -> Step<E> {
-        let slot = notice.slot;
-        let at = self.cursor(slot);
+        let index = notice.index;
+        let at = self.cursor(index);
         match notice.kind {
             StreamNoticeKind::Missing { after, through } if through > at => {
                 // The store may have events that the ring lost before the notice.
-                if let Some(step) = self.catch_up(slot, after, item) {
+                if let Some(step) = self.catch_up(index, after, item) {
                     return step;
                 }
                 // Otherwise they are part of a `Lagged` already, and must not be counted twice.
                 let is_counted = self.on_slow == OnSlow::Report && self.stream.is_none();
                 let at = if is_counted { at.max(after) } else { at };
-                self.set_cursor(slot, through);
-                let stream_key = self.hub.stream_ref(slot).key;
+                self.set_cursor(index, through);
+                let stream_key = self.hub.stream_ref(index).key;
                 Step::Yield(BusEvent::Gap(Gap {
                     stream_key,
                     seqs: at + 1..=through,
@@ -313,11 +313,11 @@ impl<E: StreamEvent> StateMachine<E> {
             }
             StreamNoticeKind::Rewound(rewind) => self.on_rewind(rewind).map_or(Step::Continue, Step::Yield),
             StreamNoticeKind::Lowered { to, delivered } => {
-                if self.lower(slot, to) {
+                if self.lower(index, to) {
                     self.held = Some(item.clone()); // the events before the former start come first
                     return Step::Continue;
                 }
-                self.catch_up(slot, delivered, item).unwrap_or(Step::Continue)
+                self.catch_up(index, delivered, item).unwrap_or(Step::Continue)
             }
             StreamNoticeKind::Missing { .. } | StreamNoticeKind::Undecodable { .. } => Step::Continue,
         }
@@ -327,7 +327,7 @@ impl<E: StreamEvent> StateMachine<E> {
     fn on_rewind(&mut self, rewind: PastRewind) -> Option<BusEvent<E>> {
         let PastRewind {
             number,
-            slot,
+            index,
             resume_after,
             exact,
         } = rewind;
@@ -335,15 +335,15 @@ impl<E: StreamEvent> StateMachine<E> {
             return None;
         }
         self.last_rewind = number;
-        self.behind.retain(|&(behind, _)| behind != slot);
-        let at = self.cursor(slot);
+        self.behind.retain(|&(behind, _)| behind != index);
+        let at = self.cursor(index);
         if at <= resume_after {
             // Both histories have what the subscriber has received. The rest is read from the new one.
-            self.behind.push_back((slot, resume_after));
+            self.behind.push_back((index, resume_after));
             return None;
         }
-        self.set_cursor(slot, resume_after);
-        let stream_key = self.hub.stream_ref(slot).key;
+        self.set_cursor(index, resume_after);
+        let stream_key = self.hub.stream_ref(index).key;
         Some(BusEvent::Rewound(Rewound {
             stream_key,
             delivered: at,
@@ -353,11 +353,11 @@ impl<E: StreamEvent> StateMachine<E> {
     }
 
     /// Handles a notification for an event before the start. Returns true if the history has to be read for it.
-    fn lower(&mut self, slot: StreamSlot, to: u64) -> bool {
+    fn lower(&mut self, index: StreamIndex, to: u64) -> bool {
         if let Phase::Started(cursors) = &mut self.phase
-            && let Some(start) = cursors.lower(&self.hub, slot, to)
+            && let Some(start) = cursors.lower(&self.hub, index, to)
         {
-            self.behind.push_back((slot, start));
+            self.behind.push_back((index, start));
             return true;
         }
         false
@@ -367,17 +367,17 @@ impl<E: StreamEvent> StateMachine<E> {
     /// from the hub, which remembers rewinds and lowered starts.
     fn on_lag(&mut self, lagged: Lagged) -> Step<E> {
         self.hub.counters.lags.add(1);
-        let own = self.stream.as_ref().map(|stream| stream.slot);
+        let own = self.stream.as_ref().map(|stream| stream.index);
         for rewind in self.hub.rewinds_after(self.last_rewind, own) {
             let rewound = self.on_rewind(rewind);
             self.rewound_items.extend(rewound);
-            self.ahead_of_ring.retain(|&(slot, _)| slot != rewind.slot);
-            self.ahead_of_ring.push((rewind.slot, Era::of(&rewind)));
+            self.ahead_of_ring.retain(|&(index, _)| index != rewind.index);
+            self.ahead_of_ring.push((rewind.index, Era::of(&rewind)));
         }
         match (self.on_slow, own) {
-            (_, Some(slot)) => {
-                if let Some(to) = self.hub.lowered(slot) {
-                    self.lower(slot, to);
+            (_, Some(index)) => {
+                if let Some(to) = self.hub.lowered(index) {
+                    self.lower(index, to);
                 }
                 // The ring is full, so there is a next item, and every kind of item shows which events are missing before it.
                 Step::Continue
@@ -388,12 +388,12 @@ impl<E: StreamEvent> StateMachine<E> {
             },
             (OnSlow::Replay, None) => {
                 // The ring may hold no later item of a stream, so every stream is compared with what the hub has delivered.
-                for (slot, through, lowered) in self.hub.delivered() {
+                for (index, through, lowered) in self.hub.delivered() {
                     if let Some(to) = lowered {
-                        self.lower(slot, to);
+                        self.lower(index, to);
                     }
-                    if self.cursor(slot) < through {
-                        self.behind.push_back((slot, through));
+                    if self.cursor(index) < through {
+                        self.behind.push_back((index, through));
                     }
                 }
                 Step::Continue
@@ -411,8 +411,8 @@ impl<E: StreamEvent> StateMachine<E> {
         u64::try_from(events).unwrap_or(u64::MAX)
     }
 
-    fn read_after(&mut self, slot: StreamSlot, at: u64, is_retry: bool) {
-        let stream = self.hub.stream_ref(slot);
+    fn read_after(&mut self, index: StreamIndex, at: u64, is_retry: bool) {
+        let stream = self.hub.stream_ref(index);
         let fetch = self.history.page_after(&stream, at);
         self.history_read = Some(HistoryRead {
             stream,
@@ -424,7 +424,7 @@ impl<E: StreamEvent> StateMachine<E> {
 
     fn poll_history(&mut self, cx: &mut Context<'_>) -> Poll<Step<E>> {
         let read = self.history_read.as_mut().expect("the caller has checked");
-        let slot = read.stream.slot;
+        let index = read.stream.index;
         if read.page.is_none() {
             match ready!(read.fetch.poll_unpin(cx)) {
                 Some(page) => read.page = Some((page, 0)),
@@ -439,13 +439,13 @@ impl<E: StreamEvent> StateMachine<E> {
         ready!(coop::poll_proceed(cx)).made_progress();
         let is_retry = read.is_retry;
         let key = Arc::clone(&read.stream.key);
-        let at = self.cursor(slot);
+        let at = self.cursor(index);
         let from = next + page.records[next..].partition_point(|record| record.seq <= at);
         let record = page.records.get(from);
         // The page shows what the store has after a number at or below `at`, so what it lacks is missing in the store.
         let missing_through = record.map_or(page.low_water, |record| record.seq - 1);
         if missing_through > at {
-            self.set_cursor(slot, missing_through);
+            self.set_cursor(index, missing_through);
             match record {
                 Some(_) => self.history_read.as_mut().expect("as above").page = Some((page, from)),
                 None => self.history_read = None,
@@ -457,7 +457,7 @@ impl<E: StreamEvent> StateMachine<E> {
             return Poll::Ready(Step::Yield(BusEvent::Gap(gap)));
         }
         let Some(record) = record else {
-            self.finish_page(slot, at, from > 0 && next > 0, is_retry);
+            self.finish_page(index, at, from > 0 && next > 0, is_retry);
             return Poll::Ready(Step::Continue);
         };
         let item = match &record.event {
@@ -468,23 +468,23 @@ impl<E: StreamEvent> StateMachine<E> {
                 reason: Arc::clone(reason),
             },
         };
-        self.set_cursor(slot, at + 1);
+        self.set_cursor(index, at + 1);
         self.history_read.as_mut().expect("as above").page = Some((page, from + 1));
         Poll::Ready(Step::Yield(item))
     }
 
     /// Ends the read of a page. If the page had nothing for this subscription, twice, the store lacks events that the ring has
     /// shown. That happens only while the history is being replaced, and a notice of the rewind follows.
-    fn finish_page(&mut self, slot: StreamSlot, at: u64, had_events: bool, is_retry: bool) {
+    fn finish_page(&mut self, index: StreamIndex, at: u64, had_events: bool, is_retry: bool) {
         self.history_read = None;
         if had_events {
             return; // what is still missing is in the next page
         }
         if is_retry {
-            self.behind.retain(|&(behind, _)| behind != slot);
+            self.behind.retain(|&(behind, _)| behind != index);
             self.held = None;
         } else {
-            self.read_after(slot, at, true);
+            self.read_after(index, at, true);
         }
     }
 }

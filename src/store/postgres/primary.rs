@@ -38,9 +38,9 @@ impl Primary {
     pub(super) fn forget(&self, server: Option<&str>) {
         let Some(server) = server else { return };
         let mut expected = self.expected.lock();
-        let announced = expected.len();
+        let before = expected.len();
         expected.retain(|(_, other)| **other != *server);
-        if expected.len() < announced {
+        if expected.len() < before {
             drop(expected);
             tracing::warn!("the store's new connections lead to another primary than the listening connection");
         }

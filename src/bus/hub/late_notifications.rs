@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::stream::{Stream, StreamSlot};
+use super::stream::{Stream, StreamIndex};
 use super::stream_table::StreamTable;
 use super::{Hub, StreamNoticeKind};
 use crate::store::{RecentRange, Watermark};
@@ -24,7 +24,7 @@ const WATERMARK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A start of subscriptions.
 #[derive(Clone, Debug)]
-pub(super) struct Start {
+pub(super) struct StartTime {
     /// By the table's clock.
     pub(super) tick: u64,
     at: Instant,
@@ -64,7 +64,7 @@ impl Watermarks {
 /// A question to the store: which events before a stream's start are recent.
 #[derive(Debug)]
 pub(crate) struct LateCheck {
-    slot: StreamSlot,
+    index: StreamIndex,
     version: u64,
     /// The start that it is asked for.
     tick: u64,
@@ -80,16 +80,16 @@ impl<E: Send + Sync + 'static> Hub<E> {
 
     /// Handles a notification for number `first`, at or below the cursor. A subscription that has started since the last delivery
     /// has not had that event. Returns whether a check has to decide; until then, nothing of the stream is delivered.
-    pub(super) fn on_late_notification(&self, table: &mut StreamTable<E>, slot: StreamSlot, first: u64) -> bool {
-        let tick = table.latest_start(slot).map_or(0, |start| start.tick);
-        let stream = table.stream_mut(slot);
+    pub(super) fn on_late_notification(&self, table: &mut StreamTable<E>, index: StreamIndex, first: u64) -> bool {
+        let tick = table.latest_start(index).map_or(0, |start| start.tick);
+        let stream = table.stream_mut(index);
         let Some(cursor) = stream.cursor else { return false };
         if tick <= stream.delivered_at || first > cursor {
             return false;
         }
         match (stream.recent_from, stream.late) {
             (Some((of, recent)), _) if of == tick => {
-                self.lower(table, slot, first.max(recent));
+                self.lower(table, index, first.max(recent));
                 false
             }
             (_, Some(late)) => {
@@ -98,7 +98,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             }
             (_, None) => {
                 stream.late = Some(first);
-                table.late.push(slot);
+                table.late.push(index);
                 true
             }
         }
@@ -108,13 +108,13 @@ impl<E: Send + Sync + 'static> Hub<E> {
     pub(crate) fn take_late_checks(&self, max: usize) -> Vec<LateCheck> {
         let mut table = self.table.lock();
         let count = table.late.len().min(max);
-        let slots: Vec<_> = table.late.drain(..count).collect();
-        let check = |slot: StreamSlot| {
-            let start = table.latest_start(slot)?;
-            let stream = table.stream(slot);
+        let indexes: Vec<_> = table.late.drain(..count).collect();
+        let check = |index: StreamIndex| {
+            let start = table.latest_start(index)?;
+            let stream = table.stream(index);
             let cursor = stream.cursor.filter(|_| stream.late.is_some())?;
             Some(LateCheck {
-                slot,
+                index,
                 version: stream.version,
                 tick: start.tick,
                 range: RecentRange {
@@ -126,22 +126,22 @@ impl<E: Send + Sync + 'static> Hub<E> {
                 },
             })
         };
-        slots.into_iter().filter_map(check).collect()
+        indexes.into_iter().filter_map(check).collect()
     }
 
     /// Reschedules a check that the store did not answer.
     #[cfg(feature = "postgres")]
     pub(crate) fn put_back_late(&self, check: &LateCheck) {
         let mut table = self.table.lock();
-        if table.current(check.slot, check.version).is_some() {
-            table.late.push(check.slot);
+        if table.current(check.index, check.version).is_some() {
+            table.late.push(check.index);
         }
     }
 
     /// Handles the late notification of a stream with the store's answer: the lowest number of the recent events, if there are any.
     pub(crate) fn decide_late(&self, check: &LateCheck, recent: Option<u64>) {
         let mut table = self.table.lock();
-        let Some(stream) = table.current(check.slot, check.version) else {
+        let Some(stream) = table.current(check.index, check.version) else {
             return;
         };
         // Subscriptions that have started since get the same answer: another check might never end if more and more start.
@@ -152,36 +152,36 @@ impl<E: Send + Sync + 'static> Hub<E> {
         stream.recent_from = Some((check.tick, recent));
         let is_wanted = stream.wanted > cursor;
         if check.tick > stream.delivered_at {
-            self.lower(&mut table, check.slot, first.max(recent));
+            self.lower(&mut table, check.index, first.max(recent));
         }
         if is_wanted {
-            table.queue(check.slot);
+            table.queue(check.index);
         }
         drop(table);
         self.publish_queue.flush();
     }
 
     /// Delivers the events from `first` on to subscriptions that started later.
-    fn lower(&self, table: &mut StreamTable<E>, slot: StreamSlot, first: u64) {
-        let Some(delivered) = table.stream(slot).cursor.filter(|&cursor| first <= cursor) else {
+    fn lower(&self, table: &mut StreamTable<E>, index: StreamIndex, first: u64) {
+        let Some(delivered) = table.stream(index).cursor.filter(|&cursor| first <= cursor) else {
             return;
         };
         let to = first - 1;
         let tick = table.tick();
-        let stream = table.stream_mut(slot);
+        let stream = table.stream_mut(index);
         stream.delivered_at = tick;
         stream.lowered = Some(to);
         let era = stream.era;
-        let item = StreamNoticeKind::Lowered { to, delivered }.on(slot, era);
-        self.push(table, slot, vec![item]);
+        let item = StreamNoticeKind::Lowered { to, delivered }.on(index, era);
+        self.push(table, index, vec![item]);
     }
 }
 
 impl<E: Send + Sync + 'static> StreamTable<E> {
     /// A start of subscriptions, now.
-    pub(super) fn start_now(&mut self) -> Start {
+    pub(super) fn start_now(&mut self) -> StartTime {
         let at = Instant::now();
-        Start {
+        StartTime {
             tick: self.tick(),
             at,
             watermark: self.watermarks.before(at),
@@ -189,9 +189,9 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
     }
 
     /// When a subscription that includes the stream last started.
-    fn latest_start(&self, slot: StreamSlot) -> Option<&Start> {
+    fn latest_start(&self, index: StreamIndex) -> Option<&StartTime> {
         let of_all = self.all.started_at.as_ref().filter(|_| self.all.subscriptions > 0);
-        self.streams[slot.index()]
+        self.streams[index.as_usize()]
             .as_ref()
             .and_then(|stream| stream.started_at.as_ref())
             .into_iter()
