@@ -49,7 +49,7 @@ pub fn check(data: &[u8]) {
     if !any_put_back {
         let stats = queue.stats();
         assert_eq!(
-            stats.events_announced,
+            stats.events_queued,
             announced + stats.notifications_coalesced + stats.notifications_dropped
         );
     }
