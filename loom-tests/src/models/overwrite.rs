@@ -4,7 +4,7 @@
 //! one or two to land in the slot of the event that the subscriber asks for.
 
 use super::{channel, conclude, publishing};
-use crate::check::{Ledger, Reader};
+use crate::check::{Ledger, Reader, Step};
 use crate::registry::{Bound, Model};
 
 pub(crate) const MODELS: &[Model] = &[
@@ -25,6 +25,12 @@ pub(crate) const MODELS: &[Model] = &[
         clauses: &[2, 3, 4],
         bound: Bound::Preemptions(3),
         run: || by_value(3, 3, 4, 2),
+    },
+    Model {
+        name: "overwrite_after_a_new_announcement",
+        clauses: &[2, 3, 4],
+        bound: Bound::Preemptions(3),
+        run: after_a_new_announcement,
     },
     Model {
         name: "overwrite_against_reference",
@@ -84,6 +90,28 @@ fn by_value(capacity: usize, before: usize, publications: usize, receives: usize
     for _ in 0..receives {
         reader.receive();
     }
+    let history = publisher.join().unwrap();
+    conclude(reader, &history, &ledger);
+}
+
+/// The subscriber reads 3 and announces 4, which the clearing before 5 leaves alone; 7 overwrites 3. Only the new announcement says
+/// that the read of 3 is over.
+fn after_a_new_announcement() {
+    let ledger = Ledger::default();
+    let (mut writer, mut reader) = channel(2, &ledger);
+    for _ in 0..2 {
+        writer.publish();
+        assert_eq!(reader.receive(), Step::Received);
+    }
+    writer.publish();
+    writer.publish();
+    let publisher = publishing(writer, |writer| {
+        writer.publish();
+        writer.publish();
+        writer.publish();
+    });
+    reader.receive();
+    reader.receive();
     let history = publisher.join().unwrap();
     conclude(reader, &history, &ledger);
 }
