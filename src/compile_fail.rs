@@ -82,7 +82,7 @@ mod a_value_does_not_borrow_a_local {}
 /// ```
 mod receiving_by_value_needs_clone {}
 
-/// The next receive releases the reference.
+/// A reference must be dropped before the next receive.
 ///
 /// ```compile_fail,E0499
 /// let (publisher, mut subscriber) = doorbell::ring::channel::<u64>(4);
@@ -98,9 +98,10 @@ mod receiving_by_value_needs_clone {}
 /// let held = subscriber.try_recv_ref().unwrap();
 /// publisher.publish(2);
 /// println!("{}", *held);
+/// drop(held);
 /// let _ = subscriber.try_recv();
 /// ```
-mod a_reference_ends_at_the_next_receive {}
+mod a_reference_ends_before_the_next_receive {}
 
 /// A reference cannot outlive its subscriber, whose announcement protects it.
 ///
@@ -196,6 +197,7 @@ mod a_subscriber_has_one_receive_at_a_time {}
 /// let held = subscriber.try_recv_ref().unwrap();
 /// sends(&held);
 /// shares(&held);
+/// drop(held);
 /// sends(&subscriber.into_stream());
 /// ```
 mod handles_go_to_other_threads {}
