@@ -83,7 +83,8 @@ async fn p37_listener_store_and_notifications_mean_the_same_by_several_hosts() {
             matches!(refused, Err(BusError::Store(StoreError::ReadOnly))),
             "{refused:?}"
         );
-        assert_eq!(sessions(&primary), before, "{connection_string}");
+        // Sessions of earlier buses may still be ending, but none begins.
+        assert!(sessions(&primary) <= before, "{connection_string}");
         bus.shutdown().await;
     }
     for connection_string in forms(&primary, &standby, "any") {
@@ -97,7 +98,8 @@ async fn p37_listener_store_and_notifications_mean_the_same_by_several_hosts() {
         let store = PostgresStore::connect(&connection_string).await.unwrap();
         primary.wait_for_standby(&standby).unwrap();
         assert_eq!(store.high_water("agent-1").await.unwrap(), seq);
-        assert_eq!(sessions(&primary), before, "{connection_string}");
+        // Sessions of earlier buses may still be ending, but none begins.
+        assert!(sessions(&primary) <= before, "{connection_string}");
     }
 }
 
