@@ -22,6 +22,13 @@ fn check_text(text: &str) {
     let Ok(mut theirs) = text.parse::<Config>() else {
         return;
     };
+    if text.trim().is_empty() {
+        assert!(
+            ours.is_err(),
+            "an empty text is more likely a mistake than a wish for the defaults"
+        );
+        return;
+    }
     let mut ours = match ours {
         Ok((postgres, _)) => postgres,
         // tokio-postgres ignores everything after a parameter without a name.
@@ -48,6 +55,7 @@ fn check_forms(input: &mut Input<'_>) {
         let key = KEYS[usize::from(choice) % KEYS.len()];
         match key {
             "options" => options.push(value.clone()),
+            "statement-cache-capacity" => value = value.len().to_string(),
             "options[geqo]" => options.push(format!("-c geqo={}", option(&value))),
             "sslmode" => {
                 let (name, means) = MODES[value.len() % MODES.len()];
@@ -67,7 +75,8 @@ fn check_forms(input: &mut Input<'_>) {
         url.push_str(&format!("{key}={value}&"));
     }
     expected.ssl_mode(mode);
-    for text in [pairs, url] {
+    // Without parameters there are no pairs, and an empty text is refused.
+    for text in [pairs, url].into_iter().filter(|text| !text.is_empty()) {
         let (parsed, verifies) =
             parse_connection_string(&text).unwrap_or_else(|error| panic!("{text:?} is refused: {error}"));
         let joined = options.join(" ");

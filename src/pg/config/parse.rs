@@ -12,7 +12,10 @@ use crate::pg::server_error::ServerError;
 /// Returns the settings, and whether they verify the server's certificate. Reads no certificate file.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn parse_without_files(text: &str) -> Result<(tokio_postgres::Config, bool), ConfigError> {
-    let parsed = parse(text)?;
+    let mut parsed = parse(text)?;
+    if let Some(mode) = parsed.mode {
+        parsed.postgres.ssl_mode(mode.negotiation());
+    }
     let verifies = matches!(parsed.mode, Some(SslMode::VerifyCa | SslMode::VerifyFull));
     Ok((parsed.postgres, verifies))
 }
