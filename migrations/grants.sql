@@ -22,7 +22,7 @@ BEGIN;
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- Creates and upgrades the tables and functions, owns them and the schema, and can grant the other rights. No other role should be able
--- to create functions in the schema: they would run as the roles that use it. Whoever runs this must be a member of the owner.
+-- to create functions in the schema: they would run as the roles that use it. The role that runs this must be a member of the owner.
 \if :{?owner}
     CREATE SCHEMA IF NOT EXISTS :"schema" AUTHORIZATION :"owner";
     -- The database's owner is the only member of pg_database_owner.

@@ -1,6 +1,6 @@
 //! Runs foreign code: wakers, and the `Drop` of the event type.
 //!
-//! It may call the bus or the store, so none of their locks may be held, and it may panic. Whoever publishes an event runs the wakers of other
+//! It may call the bus or the store, so none of their locks may be held, and it may panic. A publisher runs the wakers of other
 //! subscribers and drops the events of other publishers, and is not at fault. So the panic ends here, after the panic hook has
 //! reported it.
 

@@ -85,7 +85,7 @@ impl Retry {
 }
 
 /// A delay between zero and a limit that doubles with each failure, from `first` to `max`.
-fn full_jitter(first: Duration, max: Duration, failures: u32, random: f64) -> Duration {
+pub(crate) fn full_jitter(first: Duration, max: Duration, failures: u32, random: f64) -> Duration {
     let doubled = first.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX));
     scaled(doubled.min(max), random)
 }

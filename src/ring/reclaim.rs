@@ -134,7 +134,7 @@ impl<T> RingShared<T> {
         let reader = NonNull::new(meta.suspect_reader.load(ord!("suspect.reader_read", Acquire)));
         // SAFETY: entries live as long as the ring.
         let reader = reader.map(|reader| unsafe { reader.as_ref() });
-        // Whoever was reading it probably still is. That needs no fence: if it is not, the event is diverted in vain.
+        // The subscriber that was reading it probably still is. No fence is needed: if it is not, the event is diverted in vain.
         let still_reads = reader
             .and_then(|entry| self.announcements.announcement(entry))
             .is_some_and(|announced| Self::may_read(&announced, self.revoked_below(), held));

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::pg::backoff::full_jitter;
+
 /// The maximum delay before an error after every connection has led to a standby. Its mean is half of it.
 const MAX_DELAY: Duration = Duration::from_millis(320);
 
@@ -57,8 +59,7 @@ impl Primary {
     /// Waits before an error is returned, so that callers that retry at once do not reconnect at once.
     pub(super) async fn back_off(&self) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed); // as above
-        let limit = FIRST_DELAY.saturating_mul(1 << failures.min(5)).min(MAX_DELAY);
-        tokio::time::sleep(limit.mul_f64(fastrand::f64())).await;
+        tokio::time::sleep(full_jitter(FIRST_DELAY, MAX_DELAY, failures, fastrand::f64())).await;
     }
 
     pub(super) fn needs_explicit_transactions(&self) -> bool {
