@@ -3,55 +3,17 @@
 
 mod bus_support;
 
-use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use doorbell::bus::{BusState, DistributedBus, EventBus as _};
 use doorbell::store::PostgresStore;
+use testkit::log_lines::LogLines;
 use throwaway_postgres::{Pooler, Server, Stop};
 use tokio::time::sleep;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::Level;
 
 use bus_support::{NEVER, blocking, listener, note, until};
-
-/// Records the messages at `WARN` and above, of this crate and of those that it uses.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(format!("{}:", event.metadata().target()));
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0 += &format!(" {}={value:?}", field.name());
-    }
-}
 
 /// How long the server is down: long enough for many attempts of each task, and for the store's response timeout.
 const OUTAGE: Duration = Duration::from_secs(12);
@@ -96,10 +58,10 @@ fn live(mode: &str) -> BusState {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p39_an_outage_logs_one_warning_per_change_of_state() {
-    let warnings = Warnings::default();
+    let warnings = LogLines::default();
     let server = Server::start().unwrap();
     bus_support::store(&server.url()).await; // migrates
-    tracing::subscriber::set_global_default(warnings.clone()).unwrap();
+    tracing::subscriber::set_global_default(warnings.subscriber(|metadata| *metadata.level() <= Level::WARN)).unwrap();
     let session = Pooler::session_mode(&server).unwrap();
     let transaction = Pooler::transaction_mode(&server).unwrap();
     let urls = [
@@ -111,7 +73,7 @@ async fn p39_an_outage_logs_one_warning_per_change_of_state() {
     for (mode, url) in urls {
         buses.push((mode, appending(&url, mode).await));
     }
-    warnings.0.lock().unwrap().clear();
+    warnings.take();
     let server = blocking(move || {
         server.stop(Stop::Fast).unwrap();
         server
@@ -129,7 +91,10 @@ async fn p39_an_outage_logs_one_warning_per_change_of_state() {
     for (mode, bus) in &buses {
         until(bus, live(mode)).await;
     }
-    let lines = warnings.0.lock().unwrap().clone();
+    let lines = warnings.take().into_iter();
+    let lines: Vec<String> = lines
+        .map(|line| format!("{}: {}{}", line.target, line.message, line.fields))
+        .collect();
     let text = lines.join("\n");
     println!("{text}");
     let own = lines.iter().filter(|line| line.starts_with("doorbell::")).count();

@@ -5,6 +5,7 @@
 //! | [`account`] | checks that everything arrives once and in order, per stream |
 //! | [`agreement`] | checks that all subscribers see the same value under each sequence number |
 //! | [`alloc`] | a global allocator that counts |
+//! | [`log_lines`] | collects log lines, and calls back for each (feature `tracing`) |
 //! | [`panics`] | planned panics, and closures that must panic |
 //! | [`proxy`] | a proxy in front of a PostgreSQL server that freezes, cuts, delays, refuses and injects (feature `tokio`) |
 //! | [`random`] | seeded random numbers |
@@ -17,6 +18,8 @@
 pub mod account;
 pub mod agreement;
 pub mod alloc;
+#[cfg(feature = "tracing")]
+pub mod log_lines;
 pub mod panics;
 #[cfg(feature = "tokio")]
 pub mod proxy;

@@ -7,8 +7,9 @@ use throwaway_postgres::Database;
 use tracing::Level;
 use tracing::instrument::WithSubscriber as _;
 
-use crate::bus_support::log_lines::LogLines;
+use crate::bus_support::log_lines::{of_bus, take_state_changes};
 use crate::bus_support::{bus, event, note, until, until_health};
+use testkit::log_lines::LogLines;
 
 /// Makes every append fail with this SQLSTATE, as a server that lacks a resource does.
 fn refuse(database: &Database, sqlstate: &str) {
@@ -49,12 +50,12 @@ async fn p34_a_bus_whose_appends_are_refused_is_read_only_until_one_succeeds() {
                 append(&here).await.unwrap_err();
             }
         }
-        .with_subscriber(lines.clone())
+        .with_subscriber(lines.subscriber(of_bus))
         .await;
         let health = here.health();
         assert_eq!(health.state, BusState::ReadOnly, "{sqlstate}: {health:?}");
         assert!(health.reason.is_some(), "{sqlstate}");
-        assert_eq!(lines.take_state_changes(), [Level::WARN], "{sqlstate}");
+        assert_eq!(take_state_changes(&lines), [Level::WARN], "{sqlstate}");
         assert_eq!(there.health().state, BusState::Live, "only this bus has tried");
         allow(&database);
         append(&here).await.unwrap();

@@ -13,8 +13,9 @@ use testkit::within::{eventually, within};
 use throwaway_postgres::Database;
 use tracing::Level;
 
-use crate::bus_support::log_lines::LogLines;
+use crate::bus_support::log_lines::{of_bus, take_state_changes};
 use crate::bus_support::{LISTENER, event, expect, note, store, until, until_health};
+use testkit::log_lines::LogLines;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
@@ -203,12 +204,12 @@ fn is_down(health: &BusHealth, operations: &[StoreOperation]) -> bool {
 #[tokio::test]
 async fn p40_the_success_of_one_operation_hides_no_failure_of_another() {
     let lines = LogLines::default();
-    let _subscriber = tracing::subscriber::set_default(lines.clone());
+    let _subscriber = tracing::subscriber::set_default(lines.subscriber(of_bus));
     let mut rig = Rig::start().await;
     for (method, operations) in OPERATIONS {
         until(&rig.bus, BusState::Live).await;
         until(&rig.there, BusState::Live).await; // logs, too
-        lines.take_state_changes();
+        take_state_changes(&lines);
         let history = rig.break_and_use(method, method, Fault::Error).await;
         until_health(&rig.bus, method, |health| is_down(health, operations)).await;
         let before = rig.bus.stats();
@@ -227,7 +228,7 @@ async fn p40_the_success_of_one_operation_hides_no_failure_of_another() {
         assert_eq!(health.failing, []);
         within("the history", history).await.unwrap().unwrap();
         rig.receive(7).await;
-        assert_eq!(lines.take_state_changes(), [Level::WARN, Level::INFO], "{method}");
+        assert_eq!(take_state_changes(&lines), [Level::WARN, Level::INFO], "{method}");
     }
 }
 
