@@ -43,6 +43,7 @@ async fn p34_a_bus_whose_appends_are_refused_is_read_only_until_one_succeeds() {
     // Full disk; too many connections; out of memory; read-only; no right; statement and transaction timeout.
     for sqlstate in ["53100", "53300", "53200", "25006", "42501", "57014", "25P04"] {
         until(&here, BusState::Live).await;
+        until(&there, BusState::Live).await;
         let lines = LogLines::default();
         refuse(&database, sqlstate);
         async {
