@@ -98,7 +98,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             }
             (_, None) => {
                 stream.late = Some(first);
-                table.late.push(index);
+                table.late.push_back(index);
                 true
             }
         }
@@ -107,26 +107,15 @@ impl<E: Send + Sync + 'static> Hub<E> {
     /// Takes at most `max` checks. The caller asks the store and [decides](Self::decide_late), or puts them back.
     pub(crate) fn take_late_checks(&self, max: usize) -> Vec<LateCheck> {
         let mut table = self.table.lock();
-        let count = table.late.len().min(max);
-        let indexes: Vec<_> = table.late.drain(..count).collect();
-        let check = |index: StreamIndex| {
-            let start = table.latest_start(index)?;
-            let stream = table.stream(index);
-            let cursor = stream.cursor.filter(|_| stream.late.is_some())?;
-            Some(LateCheck {
-                index,
-                version: stream.version,
-                tick: start.tick,
-                range: RecentRange {
-                    stream_key: Arc::clone(&stream.key),
-                    after: cursor.saturating_sub(MAX_LATE_EVENTS),
-                    through: cursor,
-                    watermark: start.watermark.clone(),
-                    max_age: start.at.elapsed().saturating_add(WINDOW),
-                },
-            })
-        };
-        indexes.into_iter().filter_map(check).collect()
+        let mut checks = Vec::new();
+        while checks.len() < max {
+            let Some(index) = table.late.pop_front() else { break };
+            match table.late_check(index) {
+                Some(check) => checks.push(check),
+                None => table.forget_late(index),
+            }
+        }
+        checks
     }
 
     /// Reschedules a check that the store did not answer.
@@ -134,7 +123,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
     pub(crate) fn put_back_late(&self, check: &LateCheck) {
         let mut table = self.table.lock();
         if table.current(check.index, check.version).is_some() {
-            table.late.push(check.index);
+            table.late.push_back(check.index);
         }
     }
 
@@ -185,6 +174,35 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
             tick: self.tick(),
             at,
             watermark: self.watermarks.before(at),
+        }
+    }
+
+    /// What to ask the store for a stream's late notification, or `None` if no subscription that has started is left.
+    fn late_check(&self, index: StreamIndex) -> Option<LateCheck> {
+        let start = self.latest_start(index)?;
+        let stream = self.stream(index);
+        let cursor = stream.cursor?;
+        Some(LateCheck {
+            index,
+            version: stream.version,
+            tick: start.tick,
+            range: RecentRange {
+                stream_key: Arc::clone(&stream.key),
+                after: cursor.saturating_sub(MAX_LATE_EVENTS),
+                through: cursor,
+                watermark: start.watermark.clone(),
+                max_age: start.at.elapsed().saturating_add(WINDOW),
+            },
+        })
+    }
+
+    /// Forgets a stream's late notification, which concerns no subscription. What it held back is read.
+    pub(super) fn forget_late(&mut self, index: StreamIndex) {
+        self.late.retain(|&late| late != index);
+        let stream = self.stream_mut(index);
+        stream.late = None;
+        if stream.read_after().is_some() {
+            self.queue(index);
         }
     }
 

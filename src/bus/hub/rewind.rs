@@ -43,6 +43,7 @@ impl<E: StreamEvent> Hub<E> {
             table.rewinds.pop_front();
         }
         table.rewinds.push_back(rewind);
+        table.forget_late(index); // it named an event of the old history
         let stream = table.stream_mut(index);
         // Reads of the old history that are under way carry the old version, so their pages are refused.
         stream.version = version;
@@ -50,7 +51,7 @@ impl<E: StreamEvent> Hub<E> {
         let era = stream.era;
         stream.cursor = Some(resume_after);
         stream.wanted = high_water;
-        (stream.late, stream.recent_from) = (None, None);
+        stream.recent_from = None;
         stream.recent_ids.truncate(if exact { resume_after } else { 0 });
         self.send(&mut table, index, vec![StreamNoticeKind::from(rewind).on(index, era)]);
         drop(table);

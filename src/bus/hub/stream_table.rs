@@ -22,8 +22,8 @@ pub(super) struct StreamTable<E: Send + Sync + 'static> {
     pub(super) all: AllStreams<E>,
     /// Streams with something to read.
     pub(super) queue: VecDeque<StreamIndex>,
-    /// Streams with a late notification that waits for a check.
-    pub(super) late: Vec<StreamIndex>,
+    /// The streams with a late notification, except those whose check is being decided.
+    pub(super) late: VecDeque<StreamIndex>,
     pub(super) watermarks: Watermarks,
     /// Events named by notifications, of streams that are not in the table. Used only while there are subscriptions to all.
     pub(super) unverified: HashMap<Arc<str>, RangeInclusive<u64>>,
@@ -77,7 +77,7 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
                 lag_accounting: LagAccounting::starting_at(0),
             },
             queue: VecDeque::new(),
-            late: Vec::new(),
+            late: VecDeque::new(),
             watermarks: Watermarks::default(),
             unverified: HashMap::new(),
             rewinds: VecDeque::new(),

@@ -18,6 +18,8 @@ mod op;
 mod random_schedules;
 #[cfg(test)]
 mod rewinds;
+#[cfg(test)]
+mod schedules;
 
 pub use self::harness::run;
 pub use self::op::{NotificationFate, Op, without_sweeps};

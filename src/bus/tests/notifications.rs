@@ -8,6 +8,10 @@ use super::harness::SETTINGS;
 use crate::bus::FleetEvent;
 use crate::bus::hub::{Hub, Work};
 
+fn key(stream: usize) -> String {
+    format!("stream:{stream}")
+}
+
 #[test]
 fn a_full_table_of_unknown_streams_wakes_the_sweeper_once() {
     let sweeps = Arc::new(AtomicU64::new(0));
@@ -18,7 +22,7 @@ fn a_full_table_of_unknown_streams_wakes_the_sweeper_once() {
     let hub = Hub::<FleetEvent>::new(SETTINGS, Arc::default(), Box::new(wakeup));
     let _all = hub.attach_all().unwrap();
     hub.signal(hub.set_baseline(Some(HashMap::new())));
-    let notify = |stream| hub.on_notification(&format!("stream:{stream}"), 1..=1);
+    let notify = |stream| hub.on_notification(&key(stream), 1..=1);
     for stream in 0..SETTINGS.pending_streams {
         notify(stream);
     }
@@ -30,4 +34,23 @@ fn a_full_table_of_unknown_streams_wakes_the_sweeper_once() {
     assert!(hub.take_sweep_request());
     notify(100);
     assert_eq!(sweeps.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn late_notifications_that_concern_no_subscription_use_up_no_checks() {
+    let hub = Hub::<FleetEvent>::new(SETTINGS, Arc::default(), Box::new(|_| {}));
+    let all = hub.attach_all().unwrap();
+    let heads = (0..3).map(|stream| (Arc::from(key(stream)), 1)).collect();
+    hub.signal(hub.set_baseline(Some(heads)));
+    // The last subscription starts at once, those after a number wait for the store.
+    let _subscriptions = [(0, Some(1)), (1, Some(1)), (2, None)].map(|(stream, after)| {
+        let attached = hub.attach_one(&key(stream), after).unwrap();
+        hub.on_notification(&key(stream), 1..=1);
+        attached
+    });
+    hub.detach(None, &all.start);
+    let checks = hub.take_late_checks(1);
+    assert_eq!(checks.len(), 1);
+    assert_eq!(*checks[0].range.stream_key, key(2));
+    assert!(!hub.has_pending_reads());
 }
