@@ -28,7 +28,7 @@ pub fn check(data: &[u8]) {
 }
 
 fn op(input: &mut Input<'_>) -> Option<Op> {
-    Some(match input.byte()? % 15 {
+    Some(match input.byte()? % 16 {
         0 => append(input, NotificationFate::Delivered)?,
         1 => append(input, NotificationFate::Late)?,
         2 => append(input, NotificationFate::Lost)?,
@@ -47,6 +47,7 @@ fn op(input: &mut Input<'_>) -> Option<Op> {
                 streams: 1 + usize::from(size & 3),
                 limit: 1 + usize::from(size >> 2 & 7),
                 fails: size >> 5 == 7,
+                lacks: if size >> 5 == 6 { 3 } else { 0 },
             }
         }
         8 => Op::Sweep,
@@ -73,10 +74,17 @@ fn op(input: &mut Input<'_>) -> Option<Op> {
             stream: stream(input)?,
             through: input.seq()?,
         },
-        _ => Op::Rewind {
+        14 => Op::Rewind {
             stream: stream(input)?,
             keep: input.seq()? - 1,
         },
+        _ => {
+            let size = input.byte()?;
+            Op::StaleHistory {
+                reads: u32::from(size & 3),
+                lacks: u64::from(size >> 2),
+            }
+        }
     })
 }
 

@@ -26,8 +26,11 @@ const MAX_CACHED_PAGES: usize = 64;
 
 /// Reads at most `limit` records of a stream, after a number. Retries until the read succeeds. Returns `None` if the bus is shut
 /// down first.
+///
+/// `empty_reads` is the number of reads in a row that have lacked the events for which the page is read. If it is not 0, the source waits
+/// before it reads, the longer the higher it is.
 pub(crate) trait HistorySource<E>: Send + Sync + 'static {
-    fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<E>>>;
+    fn read(&self, key: Arc<str>, after: u64, limit: usize, empty_reads: u32) -> BoxFuture<'static, Option<Page<E>>>;
 }
 
 /// The records of one page that existed when it was read.
@@ -101,8 +104,9 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
         })
     }
 
-    /// Fetches the page that holds number `seq + 1`. If it has no record after `seq`, the store had none.
-    pub(crate) fn page_after(self: &Arc<Self>, stream: &StreamRef, seq: u64) -> PageFetch<E> {
+    /// Fetches the page that holds number `seq + 1`. If it has no record after `seq`, the store had none, or a server that lacks it has
+    /// answered. `empty_reads` is the number of such answers in a row.
+    pub(crate) fn page_after(self: &Arc<Self>, stream: &StreamRef, seq: u64, empty_reads: u32) -> PageFetch<E> {
         let number = seq / PAGE_EVENTS;
         let id = (stream.version, number);
         let mut finished = foreign::DropLater::new(); // may be the last handle of a page
@@ -123,6 +127,7 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
             Arc::clone(&stream.key),
             number * PAGE_EVENTS,
             usize::try_from(PAGE_EVENTS).expect("a page fits into memory"),
+            empty_reads,
         );
         let read = async move {
             let page = Arc::new(HistoryPage::from_page(read.await?));

@@ -379,7 +379,7 @@ impl<E: StreamEvent> fmt::Debug for LocalBus<E> {
 struct MemorySource<E: StreamEvent>(MemoryStore<E>);
 
 impl<E: StreamEvent> HistorySource<E> for MemorySource<E> {
-    fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<E>>> {
+    fn read(&self, key: Arc<str>, after: u64, limit: usize, _: u32) -> BoxFuture<'static, Option<Page<E>>> {
         let store = self.0.clone();
         Box::pin(async move { Some(store.replay_now(&key, after, limit)) })
     }

@@ -71,6 +71,11 @@ impl Retry {
         }
     }
 
+    /// Continues after `failures` failures.
+    pub(crate) fn after_failures(failures: u32, first: Duration, max: Duration) -> Self {
+        Self { first, max, failures }
+    }
+
     /// Records a success: the next delay is short again.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use doorbell::bus::{
@@ -22,6 +22,8 @@ enum Fault {
     Error,
     Panic,
     PanicOnce,
+    /// Reads find no events, as on a server that lacks them.
+    Lacks,
 }
 
 /// A store whose methods fail on request.
@@ -50,6 +52,10 @@ impl FaultyStore {
         self.faults.lock().unwrap().is_empty()
     }
 
+    fn lacks_events(&self, method: &str) -> bool {
+        self.faults.lock().unwrap().get(method) == Some(&Fault::Lacks)
+    }
+
     fn call(&self, method: &str) -> Result<(), StoreError> {
         let fault = {
             let mut faults = self.faults.lock().unwrap();
@@ -60,7 +66,7 @@ impl FaultyStore {
             fault
         };
         match fault {
-            None => Ok(()),
+            None | Some(Fault::Lacks) => Ok(()),
             Some(Fault::Error) => Err(StoreError::other("a planted error")),
             Some(Fault::Panic | Fault::PanicOnce) => panic!("a planted panic"),
         }
@@ -81,11 +87,17 @@ impl Store for FaultyStore {
 
     async fn replay(&self, stream_key: &str, after: u64, limit: usize) -> Result<Page<FleetEvent>, StoreError> {
         self.call("replay")?;
+        if self.lacks_events("replay") {
+            return Ok(Page::from_events(Vec::new()));
+        }
         self.inner.replay(stream_key, after, limit).await
     }
 
     async fn replay_many(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<FleetEvent>>, StoreError> {
         self.call("replay_many")?;
+        if self.lacks_events("replay_many") {
+            return Ok(ranges.iter().map(|_| Page::from_events(Vec::new())).collect());
+        }
         self.inner.replay_many(ranges, limit).await
     }
 
@@ -323,4 +335,39 @@ async fn p41_an_append_that_panics_fails_with_a_typed_error() {
     assert!(matches!(error, BusError::Store(StoreError::Panicked { .. })), "{error}");
     rig.append("agent-1").await;
     expect(&mut rig.all, "agent-1", 1..=1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p44_reads_of_history_that_lack_events_are_repeated_with_a_back_off() {
+    let mut rig = Rig::start().await;
+    for _ in 0..3 {
+        rig.append_elsewhere("agent-1").await;
+    }
+    rig.receive(3).await;
+    rig.faulty.set("replay", Fault::Lacks);
+    let (start, before) = (Instant::now(), rig.bus.stats().replay_reads);
+    let mut history = rig.bus.subscribe_from("agent-1", 0);
+    let history = tokio::spawn(async move { expect(&mut history, "agent-1", 1..=3).await });
+    eventually("reads", || rig.bus.stats().replay_reads >= before + 6).await;
+    assert!(start.elapsed() >= Duration::from_millis(20), "{:?}", start.elapsed());
+    assert!(!history.is_finished());
+    rig.faulty.repair();
+    within("the history", history).await.unwrap();
+    assert_eq!(rig.bus.stats().rewinds, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p44_events_that_a_read_lacks_are_delivered_by_a_later_sweep() {
+    let mut rig = Rig::start().await;
+    rig.append_elsewhere("agent-1").await;
+    rig.receive(1).await;
+    rig.faulty.set("replay_many", Fault::Lacks);
+    let before = rig.bus.stats();
+    rig.append_elsewhere("agent-1").await;
+    eventually("a read", || rig.bus.stats().reads > before.reads).await;
+    // The sweep after the append lists the stream, those after it do not.
+    let sweeps = rig.bus.stats().sweeps;
+    eventually("sweeps", || rig.bus.stats().sweeps >= sweeps + 3).await;
+    rig.faulty.repair();
+    expect(&mut rig.all, "agent-1", 2..=2).await;
 }

@@ -19,6 +19,10 @@ use crate::store::{Page, Store};
 /// The maximum number of concurrent history reads. A pool of three connections then has one left for live reads.
 const CONCURRENT_READS: usize = 2;
 
+/// The limits of the delay before a read is repeated, because it failed or lacked the events for which it was made.
+const FIRST_DELAY: Duration = Duration::from_millis(20);
+const MAX_DELAY: Duration = Duration::from_secs(1);
+
 pub(super) struct HistoryReader<E: StreamEvent> {
     store: Arc<dyn Store<E>>,
     runtime: Arc<Runtime>,
@@ -45,7 +49,7 @@ impl<E: StreamEvent> HistoryReader<E> {
 }
 
 impl<E: StreamEvent> HistorySource<E> for HistoryReader<E> {
-    fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<E>>> {
+    fn read(&self, key: Arc<str>, after: u64, limit: usize, empty_reads: u32) -> BoxFuture<'static, Option<Page<E>>> {
         let (mut answer, page) = oneshot::channel();
         let (store, permits, counters) = (
             Arc::clone(&self.store),
@@ -54,7 +58,13 @@ impl<E: StreamEvent> HistorySource<E> for HistoryReader<E> {
         );
         let mut report = self.health.report(StoreOperation::History);
         let read = async move {
-            let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_secs(1));
+            let mut backoff = Retry::after_failures(empty_reads.saturating_sub(1), FIRST_DELAY, MAX_DELAY);
+            if empty_reads > 0 {
+                tokio::select! {
+                    () = backoff.wait() => {}
+                    () = answer.closed() => return,
+                }
+            }
             loop {
                 let read = async {
                     let _permit = permits.acquire().await.ok()?;

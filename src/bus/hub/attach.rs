@@ -17,6 +17,8 @@ pub(crate) struct Attached<E: Send + Sync + 'static> {
     pub(crate) start: StartSignal,
     /// The stream, or `None` for a subscription to all.
     pub(crate) stream: Option<StreamRef>,
+    /// When the subscription was added, by the table's clock.
+    pub(crate) attached_at: u64,
     /// The number of the last rewind before the subscription.
     pub(crate) last_rewind: u64,
     /// For a subscription to all: the [surplus](Hub::surplus_before) before its first item.
@@ -56,6 +58,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             table.unstarted.push(index);
         }
         let started_at = table.start_now();
+        let attached_at = started_at.tick;
         let stream = table.stream_mut(index);
         stream.subscriptions += 1;
         let feed = subscribe(self.settings.stream_capacity, &mut stream.feed);
@@ -81,6 +84,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             feed,
             start,
             stream: Some(stream),
+            attached_at,
             last_rewind,
             surplus: 0,
         })
@@ -103,6 +107,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             table.all.lag_accounting = LagAccounting::starting_at(feed.position());
         }
         let surplus = table.all.lag_accounting.surplus_before(feed.position());
+        let attached_at = table.tick();
         let must_wake = matches!(table.all.baseline, Baseline::Missing);
         let start = if must_wake {
             let signal = StartSignal::unset();
@@ -121,6 +126,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
             feed,
             start,
             stream: None,
+            attached_at,
             last_rewind,
             surplus,
         })

@@ -134,6 +134,8 @@ impl<E: StreamEvent> Hub<E> {
         if is_full || !shows_gaps {
             stream.wanted = stream.wanted.max(read.through); // the rest is in the next page
         } else if stream.cursor.is_some_and(|cursor| cursor < read.through) {
+            // The server that has answered may lack it. The sweep that has named it does not name it again.
+            stream.must_sweep = true;
             unfounded = 1;
         }
         self.send(&mut table, index, items);

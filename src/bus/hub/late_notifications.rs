@@ -159,7 +159,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let tick = table.tick();
         let stream = table.stream_mut(index);
         stream.delivered_at = tick;
-        stream.lowered = Some(to);
+        stream.lowerings.push(tick, to);
         let era = stream.era;
         let item = StreamNoticeKind::Lowered { to, delivered }.on(index, era);
         self.push(table, index, vec![item]);

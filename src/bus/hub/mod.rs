@@ -11,6 +11,7 @@ mod collect;
 mod delivery;
 mod lag_accounting;
 mod late_notifications;
+mod lowerings;
 mod notifications;
 mod publish_queue;
 mod recent_ids;

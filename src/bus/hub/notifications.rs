@@ -98,4 +98,13 @@ impl<E: Send + Sync + 'static> Hub<E> {
             NotificationOutcome::WillSweep
         }
     }
+
+    /// Requests a sweep before the next one is due. Any client of the database can cause any number of requests, so they cost nothing
+    /// while one is pending, and the sweeper lets at most one sweep per interval come early.
+    pub(crate) fn request_sweep(&self) {
+        let was_requested = std::mem::replace(&mut self.table.lock().sweep_requested, true);
+        if !was_requested {
+            (self.wakeup)(Work::Sweep);
+        }
+    }
 }

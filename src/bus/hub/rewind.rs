@@ -52,6 +52,7 @@ impl<E: StreamEvent> Hub<E> {
         stream.cursor = Some(resume_after);
         stream.wanted = high_water;
         stream.recent_from = None;
+        stream.must_sweep = false;
         stream.recent_ids.truncate(if exact { resume_after } else { 0 });
         self.send(&mut table, index, vec![StreamNoticeKind::from(rewind).on(index, era)]);
         drop(table);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::late_notifications::StartTime;
+use super::lowerings::Lowerings;
 use super::recent_ids::RecentIds;
 use super::start_signal::StartSignal;
 use super::{Era, RingItem, StreamNotice, StreamNoticeKind};
@@ -45,8 +46,7 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     /// When a subscription last started here, and when an event was last delivered, by the table's clock.
     pub(super) started_at: Option<StartTime>,
     pub(super) delivered_at: u64,
-    /// The number to which a late notification last [lowered](StreamNoticeKind::Lowered) fresh subscriptions.
-    pub(super) lowered: Option<u64>,
+    pub(super) lowerings: Lowerings,
     /// The lowest number of the late notifications that wait for a check. Nothing is delivered before.
     pub(super) late: Option<u64>,
     /// The lowest number that a late notification may lower to, for the start with this tick.
@@ -54,6 +54,9 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     pub(super) recent_ids: RecentIds,
     /// Subscriptions that wait for the cursor.
     pub(super) starting: Vec<StartSignal>,
+    /// A read has lacked events that were named or delivered. The next sweep asks for the stream's high-water mark, even if there are
+    /// only subscriptions to all.
+    pub(super) must_sweep: bool,
     /// Whether the stream is in the queue of streams to read.
     pub(super) queued: bool,
 }
@@ -72,11 +75,12 @@ impl<E: Send + Sync + 'static> Stream<E> {
             first_notified: None,
             started_at: None,
             delivered_at: 0,
-            lowered: None,
+            lowerings: Lowerings::default(),
             late: None,
             recent_from: None,
             recent_ids: RecentIds::default(),
             starting: Vec::new(),
+            must_sweep: false,
             queued: false,
         }
     }

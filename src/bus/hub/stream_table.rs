@@ -214,16 +214,33 @@ impl<E: Send + Sync + 'static> Hub<E> {
         self.table.lock().stream(index).base
     }
 
-    /// Returns, for every stream, how far it is delivered, and the number to which it was last
-    /// [lowered](super::StreamNoticeKind::Lowered).
-    pub(crate) fn delivered(&self) -> Vec<(StreamIndex, u64, Option<u64>)> {
+    /// Returns `true` if the stream was delivered beyond number `at`. A read of history after it has found nothing: a sweep compares the
+    /// store with what was delivered.
+    pub(crate) fn on_empty_history(&self, index: StreamIndex, at: u64) -> bool {
+        let mut table = self.table.lock();
+        let stream = table.stream_mut(index);
+        let is_beyond = stream.cursor.is_some_and(|cursor| cursor > at);
+        stream.must_sweep |= is_beyond;
+        drop(table);
+        if is_beyond {
+            self.request_sweep();
+        }
+        is_beyond
+    }
+
+    /// Returns, for every stream, how far it is delivered, and the lowest number to which a subscription that has attached at
+    /// `attached_at` was [lowered](super::StreamNoticeKind::Lowered).
+    pub(crate) fn delivered(&self, attached_at: u64) -> Vec<(StreamIndex, u64, Option<u64>)> {
         let table = self.table.lock();
-        let delivered = |(index, stream): (StreamIndex, &Stream<E>)| Some((index, stream.cursor?, stream.lowered));
+        let delivered = |(index, stream): (StreamIndex, &Stream<E>)| {
+            Some((index, stream.cursor?, stream.lowerings.since(attached_at)))
+        };
         table.indexed().filter_map(delivered).collect()
     }
 
-    /// Returns the number to which a stream was last [lowered](super::StreamNoticeKind::Lowered).
-    pub(crate) fn lowered(&self, index: StreamIndex) -> Option<u64> {
-        self.table.lock().stream(index).lowered
+    /// Returns the lowest number to which a subscription that has attached at `attached_at` was
+    /// [lowered](super::StreamNoticeKind::Lowered).
+    pub(crate) fn lowered(&self, index: StreamIndex, attached_at: u64) -> Option<u64> {
+        self.table.lock().stream(index).lowerings.since(attached_at)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::Hub;
 use super::stream::StreamRef;
 use super::stream_table::Baseline;
-use super::{Hub, Work};
 use crate::bus::StreamEvent;
 use crate::store::EventId;
 
@@ -18,12 +18,13 @@ pub(crate) struct DeliveryCursor {
 }
 
 impl<E: StreamEvent> Hub<E> {
-    /// Returns how far streams are delivered: all streams, or only those that have subscriptions of their own.
+    /// Returns how far streams are delivered: all streams, or only those that have subscriptions of their own, and those of which a read has
+    /// lacked events.
     pub(crate) fn cursors(&self, all: bool) -> Vec<DeliveryCursor> {
         let table = self.table.lock();
         table
             .indexed()
-            .filter(|(_, stream)| all || stream.subscriptions > 0)
+            .filter(|(_, stream)| all || stream.subscriptions > 0 || stream.must_sweep)
             .filter_map(|(index, stream)| {
                 let seq = stream.cursor?;
                 Some(DeliveryCursor {
@@ -47,6 +48,7 @@ impl<E: StreamEvent> Hub<E> {
         let table = &mut *table;
         if let Some(&index) = table.by_key.get(key) {
             let stream = table.stream_mut(index);
+            stream.must_sweep = false;
             let is_new = high_water > stream.wanted && stream.cursor.is_none_or(|cursor| high_water > cursor);
             stream.wanted = stream.wanted.max(high_water);
             if stream.cursor.is_some_and(|cursor| high_water > cursor) {
@@ -81,14 +83,5 @@ impl<E: StreamEvent> Hub<E> {
     /// Returns `true` if a sweep was requested since the last call.
     pub(crate) fn take_sweep_request(&self) -> bool {
         std::mem::take(&mut self.table.lock().sweep_requested)
-    }
-
-    /// Requests a sweep before the next one is due. Any client of the database can cause any number of requests, so they cost nothing
-    /// while one is pending, and the sweeper lets at most one sweep per interval come early.
-    pub(crate) fn request_sweep(&self) {
-        let was_requested = std::mem::replace(&mut self.table.lock().sweep_requested, true);
-        if !was_requested {
-            (self.wakeup)(Work::Sweep);
-        }
     }
 }

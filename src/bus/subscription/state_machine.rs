@@ -28,8 +28,12 @@ pub(super) struct StateMachine<E: StreamEvent> {
     /// Streams of which events are missing, and the number up to which they have to be read from the history.
     behind: VecDeque<(StreamIndex, u64)>,
     history_read: Option<HistoryRead<E>>,
+    /// The number of reads in a row that found nothing, although events are missing.
+    empty_reads: u32,
     /// An item of the ring that is delivered after the events in `behind`.
     held: Option<RingItem<E>>,
+    /// When the subscription was added, by the hub's clock.
+    attached_at: u64,
     /// The number of the last rewind that this subscription handled.
     last_rewind: u64,
     /// Events minus items in the ring of all streams, before the next item.
@@ -57,8 +61,6 @@ struct HistoryRead<E> {
     fetch: PageFetch<E>,
     /// The fetched page, and the index of the next record.
     page: Option<(Arc<HistoryPage<E>>, usize)>,
-    /// Whether this is the second read of the same range, after the first found nothing.
-    is_retry: bool,
 }
 
 impl<E: StreamEvent> Drop for StateMachine<E> {
@@ -87,6 +89,7 @@ impl<E: StreamEvent> StateMachine<E> {
             feed,
             start,
             stream,
+            attached_at,
             last_rewind,
             surplus,
         } = attached;
@@ -104,7 +107,9 @@ impl<E: StreamEvent> StateMachine<E> {
             phase,
             behind: VecDeque::new(),
             history_read: None,
+            empty_reads: 0,
             held: None,
+            attached_at,
             last_rewind,
             surplus,
             rewound_items: VecDeque::new(),
@@ -149,7 +154,7 @@ impl<E: StreamEvent> StateMachine<E> {
                 if at >= through {
                     self.behind.pop_front();
                 } else {
-                    self.read_after(index, at, false);
+                    self.read_after(index, at);
                 }
                 continue;
             }
@@ -367,16 +372,11 @@ impl<E: StreamEvent> StateMachine<E> {
     /// from the hub, which remembers rewinds and lowered starts.
     fn on_lag(&mut self, lagged: Lagged) -> Step<E> {
         self.hub.counters.lags.add(1);
+        self.handle_rewinds_before_the_ring();
         let own = self.stream.as_ref().map(|stream| stream.index);
-        for rewind in self.hub.rewinds_after(self.last_rewind, own) {
-            let rewound = self.on_rewind(rewind);
-            self.rewound_items.extend(rewound);
-            self.ahead_of_ring.retain(|&(index, _)| index != rewind.index);
-            self.ahead_of_ring.push((rewind.index, Era::of(&rewind)));
-        }
         match (self.on_slow, own) {
             (_, Some(index)) => {
-                if let Some(to) = self.hub.lowered(index) {
+                if let Some(to) = self.hub.lowered(index, self.attached_at) {
                     self.lower(index, to);
                 }
                 // The ring is full, so there is a next item, and every kind of item shows which events are missing before it.
@@ -388,7 +388,7 @@ impl<E: StreamEvent> StateMachine<E> {
             },
             (OnSlow::Replay, None) => {
                 // The ring may hold no later item of a stream, so every stream is compared with what the hub has delivered.
-                for (index, through, lowered) in self.hub.delivered() {
+                for (index, through, lowered) in self.hub.delivered(self.attached_at) {
                     if let Some(to) = lowered {
                         self.lower(index, to);
                     }
@@ -398,6 +398,17 @@ impl<E: StreamEvent> StateMachine<E> {
                 }
                 Step::Continue
             }
+        }
+    }
+
+    /// Handles the rewinds that the hub remembers and whose notices the ring has not yielded yet.
+    fn handle_rewinds_before_the_ring(&mut self) {
+        let own = self.stream.as_ref().map(|stream| stream.index);
+        for rewind in self.hub.rewinds_after(self.last_rewind, own) {
+            let rewound = self.on_rewind(rewind);
+            self.rewound_items.extend(rewound);
+            self.ahead_of_ring.retain(|&(index, _)| index != rewind.index);
+            self.ahead_of_ring.push((rewind.index, Era::of(&rewind)));
         }
     }
 
@@ -411,14 +422,13 @@ impl<E: StreamEvent> StateMachine<E> {
         u64::try_from(events).unwrap_or(u64::MAX)
     }
 
-    fn read_after(&mut self, index: StreamIndex, at: u64, is_retry: bool) {
+    fn read_after(&mut self, index: StreamIndex, at: u64) {
         let stream = self.hub.stream_ref(index);
-        let fetch = self.history.page_after(&stream, at);
+        let fetch = self.history.page_after(&stream, at, self.empty_reads);
         self.history_read = Some(HistoryRead {
             stream,
             fetch,
             page: None,
-            is_retry,
         });
     }
 
@@ -437,7 +447,6 @@ impl<E: StreamEvent> StateMachine<E> {
         let (page, next) = read.page.clone().expect("the page was just fetched");
         // Records of a page are always ready, so a subscriber that reads many has to yield to other tasks.
         ready!(coop::poll_proceed(cx)).made_progress();
-        let is_retry = read.is_retry;
         let key = Arc::clone(&read.stream.key);
         let at = self.cursor(index);
         let from = next + page.records[next..].partition_point(|record| record.seq <= at);
@@ -445,6 +454,7 @@ impl<E: StreamEvent> StateMachine<E> {
         // The page shows what the store has after a number at or below `at`, so what it lacks is missing in the store.
         let missing_through = record.map_or(page.low_water, |record| record.seq - 1);
         if missing_through > at {
+            self.empty_reads = 0;
             self.set_cursor(index, missing_through);
             match record {
                 Some(_) => self.history_read.as_mut().expect("as above").page = Some((page, from)),
@@ -457,7 +467,10 @@ impl<E: StreamEvent> StateMachine<E> {
             return Poll::Ready(Step::Yield(BusEvent::Gap(gap)));
         }
         let Some(record) = record else {
-            self.finish_page(index, at, from > 0 && next > 0, is_retry);
+            self.history_read = None; // what is still missing is in the next page
+            if next == 0 {
+                self.on_empty_read(index);
+            }
             return Poll::Ready(Step::Continue);
         };
         let item = match &record.event {
@@ -468,23 +481,28 @@ impl<E: StreamEvent> StateMachine<E> {
                 reason: Arc::clone(reason),
             },
         };
+        self.empty_reads = 0;
         self.set_cursor(index, at + 1);
         self.history_read.as_mut().expect("as above").page = Some((page, from + 1));
         Poll::Ready(Step::Yield(item))
     }
 
-    /// Ends the read of a page. If the page had nothing for this subscription, twice, the store lacks events that the ring has
-    /// shown. That happens only while the history is being replaced, and a notice of the rewind follows.
-    fn finish_page(&mut self, index: StreamIndex, at: u64, had_events: bool, is_retry: bool) {
-        self.history_read = None;
-        if had_events {
-            return; // what is still missing is in the next page
+    /// Handles a read that found none of the events that are missing. The history was replaced, or a server that lacks them has answered.
+    fn on_empty_read(&mut self, index: StreamIndex) {
+        let last_rewind = self.last_rewind;
+        self.handle_rewinds_before_the_ring();
+        if self.last_rewind != last_rewind {
+            self.empty_reads = 0; // the next read is of the new history
+            return;
         }
-        if is_retry {
-            self.behind.retain(|&(behind, _)| behind != index);
-            self.held = None;
+        let at = self.cursor(index);
+        if self.hub.on_empty_history(index, at) {
+            // The next read finds them, or a sweep finds that they are lost, and a rewind follows.
+            self.empty_reads = self.empty_reads.saturating_add(1);
         } else {
-            self.read_after(index, at, true);
+            // The store has shown them at the start, but the hub has not read them yet. They come through the ring.
+            self.behind.retain(|&(behind, _)| behind != index);
+            self.empty_reads = 0;
         }
     }
 }

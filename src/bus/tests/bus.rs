@@ -16,7 +16,7 @@ use crate::store::{MemoryStore, Page};
 struct HistoryReader(MemoryStore);
 
 impl HistorySource<FleetEvent> for HistoryReader {
-    fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
+    fn read(&self, key: Arc<str>, after: u64, limit: usize, _: u32) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
         let page = self.0.replay_now(&key, after, limit);
         Box::pin(std::future::ready(Some(page)))
     }
@@ -67,6 +67,20 @@ impl Bus {
             None,
             OnSlow::Replay,
         )
+    }
+
+    /// Subscribes to a stream, or to all streams of an empty store, with another source of history. The subscription has started.
+    pub(super) fn subscribe_with_history(&self, all: bool, source: impl HistorySource<FleetEvent>) -> BusSubscription {
+        let other = Self {
+            store: self.store.clone(),
+            hub: Arc::clone(&self.hub),
+            history: HistoryCache::new(Arc::new(source), Duration::from_secs(10)),
+        };
+        if all {
+            other.subscribe_all()
+        } else {
+            other.subscribe("stream:0", OnSlow::Replay)
+        }
     }
 
     /// Appends events and delivers them.

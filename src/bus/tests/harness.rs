@@ -25,6 +25,8 @@ struct Harness {
     history: Arc<HistoryCache<FleetEvent>>,
     /// Notifications that are delivered later.
     late: VecDeque<(String, u64)>,
+    /// Where the next sweep of all streams starts, by the number of events that were appended before. Set while the hub has a baseline.
+    swept: Option<u64>,
     subscriptions: Vec<CheckedSubscription>,
 }
 
@@ -50,6 +52,7 @@ impl Harness {
             history: HistoryCache::new(Arc::new(model_store.clone()), Duration::from_secs(10)),
             model_store,
             late: VecDeque::new(),
+            swept: None,
             subscriptions: Vec::new(),
         }
     }
@@ -82,9 +85,15 @@ impl Harness {
                     .on_notification(&key(stream), first..=first.saturating_add(more));
             }
             Op::Start => self.start(),
-            Op::Read { streams, limit, fails } => {
-                self.read(streams, limit, fails);
+            Op::Read {
+                streams,
+                limit,
+                fails,
+                lacks,
+            } => {
+                self.read(streams, limit, fails, lacks);
             }
+            Op::StaleHistory { reads, lacks } => self.model_store.answer_stale(reads, lacks),
             Op::Sweep => self.sweep(),
             Op::Trim { stream, through } => self.model_store.trim(&key(stream), through),
             Op::Rewind { stream, keep } => self.rewind(&key(stream), keep),
@@ -109,8 +118,9 @@ impl Harness {
         self.note_ready();
     }
 
-    fn start(&self) {
+    fn start(&mut self) {
         if self.hub.needs_baseline() {
+            self.swept = Some(self.model_store.appended());
             let listing = self.model_store.heads().into_iter();
             let listing = listing.map(|(key, head)| (Arc::from(key), head)).collect();
             self.hub.signal(self.hub.set_baseline(Some(listing)));
@@ -125,7 +135,7 @@ impl Harness {
         self.hub.signal(self.hub.start(heads));
     }
 
-    fn read(&self, streams: usize, limit: usize, fails: bool) -> bool {
+    fn read(&self, streams: usize, limit: usize, fails: bool, lacks: u64) -> bool {
         let checks = self.hub.take_late_checks(streams);
         for check in &checks {
             if fails {
@@ -144,16 +154,25 @@ impl Harness {
             return true;
         }
         for read in reads {
-            let page = self.model_store.page(&read.key, read.after, limit);
+            let page = self.model_store.page(&read.key, read.after, limit, lacks);
             self.hub.deliver(read, page, limit);
         }
         true
     }
 
-    fn sweep(&self) {
-        self.hub.collect();
-        for (key, head) in self.model_store.heads() {
-            self.hub.report_high_water(&key, head);
+    fn sweep(&mut self) {
+        if self.hub.collect() {
+            self.swept = None;
+        }
+        for cursor in self.hub.cursors(self.swept.is_none()) {
+            let key = &cursor.stream.key;
+            self.hub.report_high_water(key, self.model_store.head(key));
+        }
+        if let Some(swept) = self.swept.filter(|_| self.hub.has_subscriptions_to_all()) {
+            for (key, head) in self.model_store.changed_since(swept) {
+                self.hub.report_high_water(&key, head);
+            }
+            self.swept = Some(self.model_store.appended());
         }
     }
 
@@ -205,7 +224,7 @@ impl Harness {
             if sweeps || self.hub.take_sweep_request() {
                 self.sweep();
             }
-            while self.read(100, 5, false) {}
+            while self.read(100, 5, false, 0) {}
         }
         for subscription in &mut self.subscriptions {
             while subscription.receive() {}

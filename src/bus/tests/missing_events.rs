@@ -28,7 +28,7 @@ impl Rows {
 }
 
 impl HistorySource<FleetEvent> for Rows {
-    fn read(&self, _: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
+    fn read(&self, _: Arc<str>, after: u64, limit: usize, _: u32) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
         Box::pin(std::future::ready(Some(self.page(after, limit))))
     }
 }

@@ -18,12 +18,16 @@ struct ModelState {
     streams: HashMap<String, ModelStream>,
     /// The number of events that were ever appended. Each event contains its ordinal, so events of replaced histories differ.
     appended: u64,
+    /// How many of the next history reads another server answers, and how many of a stream's last events it lacks.
+    stale: (u32, u64),
 }
 
 #[derive(Default)]
 struct ModelStream {
     events: Vec<FleetEvent>,
     low_water: u64,
+    /// The ordinal of the last append.
+    changed_at: u64,
 }
 
 impl ModelStream {
@@ -36,10 +40,12 @@ impl ModelStore {
     pub(super) fn append(&self, key: &str) -> FleetEvent {
         let mut state = self.0.lock();
         state.appended += 1;
-        let event = FleetEvent::custom(key, "n", state.appended.to_string());
+        let ordinal = state.appended;
+        let event = FleetEvent::custom(key, "n", ordinal.to_string());
         let stream = state.streams.entry(key.to_owned()).or_default();
         let event = event.with_seq(stream.head() + 1);
         stream.events.push(event.clone());
+        stream.changed_at = ordinal;
         event
     }
 
@@ -54,22 +60,42 @@ impl ModelStore {
         heads.filter(|&(_, head)| head > 0).collect()
     }
 
+    /// Returns the number of events that were ever appended.
+    pub(super) fn appended(&self) -> u64 {
+        self.0.lock().appended
+    }
+
+    /// Returns the heads of the streams with events that were appended after the first `appended` ones.
+    pub(super) fn changed_since(&self, appended: u64) -> Vec<(String, u64)> {
+        let state = self.0.lock();
+        let changed = state.streams.iter().filter(|(_, stream)| stream.changed_at > appended);
+        changed.map(|(key, stream)| (key.clone(), stream.head())).collect()
+    }
+
+    /// Another server, which lacks the last `lacks` events of each stream, answers the next `reads` history reads.
+    pub(super) fn answer_stale(&self, reads: u32, lacks: u64) {
+        self.0.lock().stale = (reads, lacks);
+    }
+
     /// Returns an event, even if retention has removed it.
     pub(super) fn event(&self, key: &str, seq: u64) -> FleetEvent {
         let index = usize::try_from(seq - 1).expect("test streams are short");
         self.0.lock().streams[key].events[index].clone()
     }
 
-    pub(super) fn page(&self, key: &str, after: u64, limit: usize) -> Page<FleetEvent> {
+    /// Reads a page from a server that lacks the last `lacks` events of the stream.
+    pub(super) fn page(&self, key: &str, after: u64, limit: usize, lacks: u64) -> Page<FleetEvent> {
         let state = self.0.lock();
         let Some(stream) = state.streams.get(key) else {
             return Page::from_events(Vec::new());
         };
-        let after = usize::try_from(after.max(stream.low_water)).unwrap_or(usize::MAX);
-        let events = stream.events.iter().skip(after).take(limit).cloned().collect();
+        let head = stream.head().saturating_sub(lacks);
+        let low_water = stream.low_water.min(head);
+        let index = |seq| usize::try_from(seq).expect("test streams are short");
+        let events = &stream.events[index(after.max(low_water).min(head))..index(head)];
         Page {
-            low_water: stream.low_water,
-            ..Page::from_events(events)
+            low_water,
+            ..Page::from_events(events.iter().take(limit).cloned().collect())
         }
     }
 
@@ -96,7 +122,14 @@ impl ModelStore {
 }
 
 impl HistorySource<FleetEvent> for ModelStore {
-    fn read(&self, key: Arc<str>, after: u64, limit: usize) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
-        Box::pin(std::future::ready(Some(self.page(&key, after, limit))))
+    fn read(&self, key: Arc<str>, after: u64, limit: usize, _: u32) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
+        let lacks = match &mut self.0.lock().stale {
+            (0, _) => 0,
+            (reads, lacks) => {
+                *reads -= 1;
+                *lacks
+            }
+        };
+        Box::pin(std::future::ready(Some(self.page(&key, after, limit, lacks))))
     }
 }

@@ -38,6 +38,15 @@ pub enum Op {
         limit: usize,
         /// Whether the read fails.
         fails: bool,
+        /// How many of a stream's last events the server lacks that answers.
+        lacks: u64,
+    },
+    /// A server that lacks events answers the next reads of history.
+    StaleHistory {
+        /// The number of reads.
+        reads: u32,
+        /// How many of a stream's last events it lacks.
+        lacks: u64,
     },
     /// The worker looks for events whose notification was lost.
     Sweep,
@@ -96,16 +105,24 @@ pub enum NotificationFate {
     Lost,
 }
 
-/// Returns the same schedule without sweeps: notifications that would be lost are late instead.
+/// Returns the same schedule without sweeps: notifications that would be lost are late instead, and no server lacks events.
 pub fn without_sweeps(ops: Vec<Op>) -> Vec<Op> {
     let op = |op| match op {
-        Op::Sweep => None,
+        Op::Sweep | Op::StaleHistory { .. } => None,
         Op::Append {
             stream,
             fate: NotificationFate::Lost,
         } => Some(Op::Append {
             stream,
             fate: NotificationFate::Late,
+        }),
+        Op::Read {
+            streams, limit, fails, ..
+        } => Some(Op::Read {
+            streams,
+            limit,
+            fails,
+            lacks: 0,
         }),
         op => Some(op),
     };

@@ -1,4 +1,6 @@
 //! Random schedules of operations.
+//!
+//! More cases or other seeds: `PROPTEST_CASES=20000 PROPTEST_RNG_SEED=7 cargo test --lib random_schedules`.
 
 use proptest::prelude::*;
 
@@ -19,8 +21,9 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::DeliverLate),
         1 => (0..6_u8, 1..60_u64, 0..5_u64).prop_map(|(stream, first, more)| Op::InvalidNotification { stream, first, more }),
         4 => Just(Op::Start),
-        8 => (1..4_usize, 1..6_usize, prop::bool::weighted(0.2))
-            .prop_map(|(streams, limit, fails)| Op::Read { streams, limit, fails }),
+        8 => (1..4_usize, 1..6_usize, prop::bool::weighted(0.2), prop_oneof![4 => Just(0), 1 => 1..8_u64])
+            .prop_map(|(streams, limit, fails, lacks)| Op::Read { streams, limit, fails, lacks }),
+        1 => (1..5_u32, 1..20_u64).prop_map(|(reads, lacks)| Op::StaleHistory { reads, lacks }),
         2 => Just(Op::Sweep),
         1 => (stream.clone(), 1..60_u64).prop_map(|(stream, through)| Op::Trim { stream, through }),
         1 => (stream.clone(), 0..30_u64).prop_map(|(stream, keep)| Op::Rewind { stream, keep }),
@@ -33,8 +36,17 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// The environment may ask for more cases.
+fn config() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig {
+        cases: default.cases.max(500),
+        ..default
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn every_subscription_gets_every_event_once_and_in_order(ops in prop::collection::vec(op(), 0..160)) {

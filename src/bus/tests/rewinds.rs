@@ -1,8 +1,14 @@
 //! Subscriptions whose history is replaced, and other cases in which the ring alone would hide events.
 
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+
 use super::bus::{Bus, drain};
+use crate::bus::history_cache::HistorySource;
+use crate::bus::hub::Hub;
 use crate::bus::{BusEvent, FleetEvent, OnSlow, Rewound, StreamEvent as _};
-use crate::store::{Page, Record};
+use crate::store::{MemoryStore, Page, Record};
 
 /// Replaces events by their numbers.
 fn seqs(items: Vec<BusEvent>) -> Vec<Result<u64, BusEvent>> {
@@ -71,6 +77,60 @@ fn a_late_notification_reaches_a_subscription_that_missed_the_notice() {
         bus.append("stream:0", 1);
     }
     assert_eq!(seqs(drain(&mut slow)), (1..=21).map(Ok).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_late_notification_moves_no_start_after_it() {
+    for all in [false, true] {
+        let bus = Bus::new();
+        let subscribe = |bus: &Bus| match all {
+            true => bus.subscribe_all(),
+            false => bus.subscribe("stream:0", OnSlow::Replay),
+        };
+        // Its stream is known before the event, so its start is not that of the others.
+        let _known = bus.subscribe("stream:0", OnSlow::Replay);
+        bus.append("stream:0", 1);
+        let mut earlier = subscribe(&bus);
+        bus.hub.on_notification("stream:0", 1..=1);
+        bus.append("stream:0", 20);
+        let mut later = subscribe(&bus);
+        bus.append("stream:0", 20);
+        assert_eq!(
+            seqs(drain(&mut later)),
+            (22..=41).map(Ok).collect::<Vec<_>>(),
+            "all: {all}"
+        );
+        assert_eq!(
+            seqs(drain(&mut earlier)),
+            (1..=41).map(Ok).collect::<Vec<_>>(),
+            "all: {all}"
+        );
+    }
+}
+
+#[test]
+fn a_subscription_that_missed_several_notices_starts_after_the_lowest_number() {
+    let bus = Bus::new();
+    let append = |events| {
+        for _ in 0..events {
+            let event = FleetEvent::custom("stream:0", "n", "");
+            bus.store.append_now(event).expect("the key is valid");
+        }
+    };
+    append(2);
+    let mut slow = bus.subscribe("stream:0", OnSlow::Replay);
+    bus.hub.on_notification("stream:0", 1..=1);
+    bus.read();
+    let mut fresh = Vec::new();
+    for seq in 3..60 {
+        bus.append("stream:0", 1);
+        fresh.push(bus.subscribe("stream:0", OnSlow::Replay));
+        bus.hub.on_notification("stream:0", seq..=seq);
+        bus.read();
+    }
+    assert_eq!(seqs(drain(&mut slow)), (1..=59).map(Ok).collect::<Vec<_>>());
+    let last = fresh.last_mut().expect("there are several");
+    assert_eq!(seqs(drain(last)), [Ok(59)]);
 }
 
 #[test]
@@ -159,4 +219,63 @@ fn no_event_of_the_old_history_comes_after_the_new_one() {
     let mut items = drain(&mut slow);
     assert_eq!(items.pop(), Some(BusEvent::Event(seventh("new").into())));
     assert_eq!(seqs(items), (1..=6).map(Ok).collect::<Vec<_>>());
+}
+
+/// A store that loses its events when their history is read, and has new ones in their place.
+struct LosesEvents {
+    store: MemoryStore,
+    hub: Arc<Hub<FleetEvent>>,
+    new: MemoryStore,
+}
+
+impl HistorySource<FleetEvent> for LosesEvents {
+    fn read(
+        &self,
+        key: Arc<str>,
+        after: u64,
+        limit: usize,
+        empty_reads: u32,
+    ) -> BoxFuture<'static, Option<Page<FleetEvent>>> {
+        assert_eq!(empty_reads, 0, "the rewind ends the reads of the old history");
+        let cursor = self.hub.cursors(true).pop().expect("there is one stream");
+        let is_replaced = cursor.seq < self.store.high_water_now(&key);
+        let page = self.new.replay_now(&key, after, limit);
+        if is_replaced {
+            return Box::pin(std::future::ready(Some(page)));
+        }
+        self.hub.rewind(&cursor.stream, 1, true, self.new.high_water_now(&key));
+        let read = self.hub.take_reads(1).pop().expect("the new history is wanted");
+        let live = self.new.replay_now(&key, read.after, 100);
+        self.hub.deliver(read, live, 100);
+        Box::pin(std::future::ready(Some(Page::from_events(Vec::new()))))
+    }
+}
+
+/// The notice of the rewind is behind the item that waits for the history.
+#[test]
+fn a_rewind_ends_the_search_for_lost_events() {
+    for all in [false, true] {
+        let bus = Bus::new();
+        let new = MemoryStore::new();
+        let append = |store: &MemoryStore, text| {
+            let appended = store.append_now(FleetEvent::custom("stream:0", "n", text));
+            appended.expect("the key is valid")
+        };
+        let first = append(&new, "first");
+        append(&new, "new");
+        let source = LosesEvents {
+            store: bus.store.clone(),
+            hub: Arc::clone(&bus.hub),
+            new,
+        };
+        let mut slow = bus.subscribe_with_history(all, source);
+        append(&bus.store, "first");
+        bus.append("stream:0", 9);
+        let items = drain(&mut slow);
+        let expected = [
+            BusEvent::Event(first.into()),
+            BusEvent::Event(FleetEvent::custom("stream:0", "n", "new").with_seq(2).into()),
+        ];
+        assert_eq!(items, expected, "all: {all}");
+    }
 }
