@@ -42,8 +42,8 @@ fn any_payload<T: Payload>(group: &mut BenchmarkGroup<'_, WallTime>, work: Work)
 }
 
 fn plain_data(group: &mut BenchmarkGroup<'_, WallTime>, work: Work) {
-    work.bench(group, "photon_mp", || PhotonMulti::open(1));
-    work.bench(group, "photon_sp", || PhotonSingle::open(1));
+    work.bench(group, "photon_mp", || PhotonMulti::<Message>::open(1));
+    work.bench(group, "photon_sp", || PhotonSingle::<Message>::open(1));
 }
 
 #[derive(Clone, Copy)]

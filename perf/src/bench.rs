@@ -1,4 +1,5 @@
-//! Starts criterion benches, and records which benches ran, when they started, and what they lost.
+//! Starts criterion benches, and records which benches ran, when they started, what they lost, and what they measured
+//! without criterion.
 //!
 //! `target/criterion` keeps the estimates of earlier runs too. The table of ratios must not mix them with the
 //! current ones, so each bench records its start time and its parent process, which all benches of one `cargo bench` share.
@@ -71,6 +72,19 @@ pub fn start(bench: &str) {
 
 /// Adds a remark about one measurement (`group/work/candidate`) to the record of its bench, such as its loss.
 pub fn remark(measurement: &str, remark: &str) {
+    append(measurement, &format!("{REMARK}\t{measurement}\t{remark}"));
+}
+
+/// Adds a figure that criterion did not measure to the record of its bench.
+pub fn figure(measurement: &str, figure: Figure) {
+    let Figure { median, low, high } = figure;
+    append(measurement, &format!("{FIGURE}\t{measurement}\t{median} {low} {high}"));
+}
+
+const REMARK: &str = "remark";
+const FIGURE: &str = "figure";
+
+fn append(measurement: &str, line: &str) {
     if !is_measuring() {
         return;
     }
@@ -79,9 +93,28 @@ pub fn remark(measurement: &str, remark: &str) {
     let written = fs::OpenOptions::new()
         .append(true)
         .open(&path)
-        .and_then(|mut file| writeln!(file, "{measurement}\t{remark}"));
+        .and_then(|mut file| writeln!(file, "{line}"));
     if let Err(error) = written {
         eprintln!("cannot write {}: {error}", path.display());
+    }
+}
+
+/// A median in nanoseconds, with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    pub median: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Figure {
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split(' ').map(str::parse);
+        Some(Self {
+            median: numbers.next()?.ok()?,
+            low: numbers.next()?.ok()?,
+            high: numbers.next()?.ok()?,
+        })
     }
 }
 
@@ -94,6 +127,8 @@ pub struct Record {
     pub started: u128,
     /// Measurement and remark.
     pub remarks: Vec<(String, String)>,
+    /// Measurement and figure.
+    pub figures: Vec<(String, Figure)>,
 }
 
 /// The record of a bench, if there is one.
@@ -101,13 +136,21 @@ pub fn read(bench: &str) -> Option<Record> {
     let text = fs::read_to_string(record(bench)).ok()?;
     let mut lines = text.lines().filter_map(|line| line.split_once('\t'));
     let (cargo_pid, started) = lines.next()?;
-    Some(Record {
+    let mut record = Record {
         cargo_pid: cargo_pid.parse().ok()?,
         started: started.parse().ok()?,
-        remarks: lines
-            .map(|(measurement, remark)| (measurement.to_owned(), remark.to_owned()))
-            .collect(),
-    })
+        remarks: Vec::new(),
+        figures: Vec::new(),
+    };
+    for (kind, rest) in lines {
+        let (measurement, text) = rest.split_once('\t')?;
+        match kind {
+            REMARK => record.remarks.push((measurement.to_owned(), text.to_owned())),
+            FIGURE => record.figures.push((measurement.to_owned(), Figure::parse(text)?)),
+            _ => return None,
+        }
+    }
+    Some(record)
 }
 
 /// Starts the bench `name` and runs it; `name` is the target's name and the name of its only group.

@@ -11,5 +11,11 @@ pub mod channels;
 pub mod chaos;
 #[cfg(feature = "postgres")]
 pub mod child;
+#[cfg(feature = "benches")]
+pub mod clock;
 pub mod latencies;
+#[cfg(feature = "benches")]
+pub mod pin;
+#[cfg(feature = "benches")]
+pub mod rounds;
 pub mod table;

@@ -1,8 +1,6 @@
 //! Waking: all subscribers are tokio tasks that wait on two workers. Measures the cost of a publish, and the time until the last
 //! task has the message.
 
-mod current_thread_runtime;
-
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,28 +36,7 @@ fn bench(criterion: &mut Criterion) {
             parked(&mut group, "async_broadcast", tasks, measure, || AsyncBroadcast);
         }
     }
-    parked_on_current_thread(&mut group, "doorbell", || Doorbell);
-    parked_on_current_thread(&mut group, "drop_in", || DropIn(Wake::All));
-    parked_on_current_thread(&mut group, "drop_in_cascade", || DropIn(Wake::Cascade));
-    parked_on_current_thread(&mut group, "tokio", || Tokio);
-    parked_on_current_thread(&mut group, "async_broadcast", || AsyncBroadcast);
     group.finish();
-}
-
-/// A publish from inside the single-threaded runtime of a thousand waiting tasks.
-fn parked_on_current_thread<C: Channel>(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    candidate: &str,
-    channel: impl Fn() -> C,
-) {
-    let mut harness = None;
-    group.bench_function(BenchmarkId::new("publish_within_1000_tasks", candidate), |bencher| {
-        let harness = harness.get_or_insert_with(|| current_thread_runtime::Harness::start(channel(), 1000));
-        bencher.iter_custom(|messages| harness.run(messages));
-    });
-    if let Some(harness) = harness {
-        harness.stop();
-    }
 }
 
 /// What is timed, from just before the publish.

@@ -1,4 +1,4 @@
-//! Criterion's estimates of this run.
+//! Criterion's estimates of this run, and the figures that benches in rounds have recorded.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,19 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use doorbell_perf::bench::{self, Record, cargo_pid, criterion_directory, millis};
+use doorbell_perf::bench::{self, Figure, Record, cargo_pid, criterion_directory, millis};
 
 /// The benches, each named like its group.
-const GROUPS: [&str; 6] = ["publish", "receive", "fan_out", "parked", "contended", "cluster"];
+const GROUPS: [&str; 8] = [
+    "hand_off",
+    "crowd",
+    "publish",
+    "receive",
+    "fan_out",
+    "parked",
+    "contended",
+    "cluster",
+];
 
 /// One measurement.
 pub(crate) struct Estimate {
@@ -66,6 +75,12 @@ impl Estimates {
                     estimates.all.extend(read(&path, group, &work, &candidate, since));
                 }
             }
+            estimates.all.extend(
+                record
+                    .figures
+                    .iter()
+                    .filter_map(|(id, figure)| in_rounds(group, id, *figure)),
+            );
             estimates.remarks.extend(record.remarks);
         }
         estimates
@@ -115,6 +130,20 @@ fn directories(path: &Path) -> Vec<String> {
 
 fn numbers(name: &str) -> Vec<u64> {
     name.split('_').filter_map(|part| part.parse().ok()).collect()
+}
+
+/// A figure that a bench has recorded itself.
+fn in_rounds(group: &'static str, id: &str, figure: Figure) -> Option<Estimate> {
+    let mut parts = id.splitn(3, '/').skip(1);
+    Some(Estimate {
+        group,
+        work: parts.next()?.to_owned(),
+        candidate: parts.next()?.to_owned(),
+        median: figure.median,
+        low: figure.low,
+        high: figure.high,
+        messages: 1.0,
+    })
 }
 
 /// The estimate in this directory, unless it is older than `since`.

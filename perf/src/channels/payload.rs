@@ -30,6 +30,23 @@ impl Payload for Message {
     }
 }
 
+/// A payload of several cache lines.
+impl Payload for [u64; 32] {
+    const NAME: &'static str = "u64x32";
+
+    #[inline]
+    fn make(number: u64) -> Self {
+        let mut payload = [1; 32];
+        payload[0] = number;
+        payload
+    }
+
+    #[inline]
+    fn number(&self) -> u64 {
+        self[0]
+    }
+}
+
 /// Each is a new allocation, as for a new event.
 impl Payload for Arc<Message> {
     const NAME: &'static str = "arc";

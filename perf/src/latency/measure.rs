@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use tokio::runtime::Runtime;
 
+use doorbell_perf::channels::lossy::{Received, Wait};
 use doorbell_perf::latencies::Latencies;
-
-use super::channel::{Channel, Received};
 
 /// The second word of a message.
 const WARM_UP: u64 = 0;
@@ -53,12 +52,12 @@ impl Measurement {
 }
 
 /// Measures one round.
-pub(crate) fn round<C: Channel>(setting: Setting) -> Measurement {
-    let (publisher, first) = C::open(setting.capacity);
+pub(crate) fn round<C: Wait>(setting: Setting) -> Measurement {
+    let (mut publisher, subscribers) = C::open(setting.capacity, setting.subscribers);
     let epoch = Instant::now();
-    let team = Subscribers::start::<C>(setting, first, epoch);
+    let team = Subscribers::start::<C>(setting, subscribers, epoch);
     let mut sum = Measurement::default();
-    publish::<C>(&publisher, setting, epoch, &mut sum.lateness);
+    publish::<C>(&mut publisher, setting, epoch, &mut sum.lateness);
     drop(publisher);
     for part in team.join() {
         sum.add(part);
@@ -66,7 +65,7 @@ pub(crate) fn round<C: Channel>(setting: Setting) -> Measurement {
     sum
 }
 
-fn publish<C: Channel>(publisher: &C::Publisher, setting: Setting, epoch: Instant, lateness: &mut Latencies) {
+fn publish<C: Wait>(publisher: &mut C::Publisher, setting: Setting, epoch: Instant, lateness: &mut Latencies) {
     let messages = setting.length.as_nanos() * u128::from(setting.rate) / 1_000_000_000;
     let warm_up = messages / 10;
     let start = Instant::now();
@@ -100,8 +99,8 @@ enum Subscribers {
 }
 
 impl Subscribers {
-    fn start<C: Channel>(setting: Setting, first: C::Subscriber, epoch: Instant) -> Self {
-        let subscribers = (0..setting.subscribers).map(|_| C::another(&first));
+    fn start<C: Wait>(setting: Setting, subscribers: Vec<C::Subscriber>, epoch: Instant) -> Self {
+        let subscribers = subscribers.into_iter();
         match setting.receivers {
             Receivers::Threads => {
                 let start = |subscriber| thread::spawn(move || follow_blocking::<C>(subscriber, epoch));
@@ -131,13 +130,13 @@ impl Subscribers {
     }
 }
 
-fn follow_blocking<C: Channel>(mut subscriber: C::Subscriber, epoch: Instant) -> Measurement {
+fn follow_blocking<C: Wait>(mut subscriber: C::Subscriber, epoch: Instant) -> Measurement {
     let mut part = Measurement::default();
     while count(C::receive_blocking(&mut subscriber), epoch, &mut part) {}
     part
 }
 
-async fn follow<C: Channel>(mut subscriber: C::Subscriber, epoch: Instant) -> Measurement {
+async fn follow<C: Wait>(mut subscriber: C::Subscriber, epoch: Instant) -> Measurement {
     let mut part = Measurement::default();
     while count(C::receive(&mut subscriber).await, epoch, &mut part) {}
     part
@@ -150,7 +149,7 @@ fn count(received: Received, epoch: Instant, part: &mut Measurement) -> bool {
             let latency = epoch.elapsed().saturating_sub(Duration::from_nanos(due));
             part.latency.record(latency);
         }
-        Received::Message(_) => {}
+        Received::Message(_) | Received::Empty => {}
         Received::Lost(messages) => part.lost += messages,
         Received::Closed => return false,
     }
@@ -159,7 +158,8 @@ fn count(received: Received, epoch: Instant, part: &mut Measurement) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::channel::{Doorbell, Tokio};
+    use doorbell_perf::channels::lossy::{Doorbell, Tokio};
+
     use super::*;
 
     #[test]

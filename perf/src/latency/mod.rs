@@ -1,6 +1,5 @@
 //! `latency`: from the instant a message was due until each subscriber has it, doorbell beside tokio's broadcast.
 
-mod channel;
 mod measure;
 mod report;
 
@@ -8,8 +7,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use self::channel::{Doorbell, Tokio};
 use self::measure::{Measurement, Receivers, Setting};
+use doorbell_perf::channels::lossy::{Doorbell, Tokio};
+
 use crate::output::Output;
 use crate::plot::Chart;
 use crate::units::{count, from_one_to, print};

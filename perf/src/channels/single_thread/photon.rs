@@ -1,24 +1,24 @@
-//! `photon_ring`: plain data only, so these run with `[u64; 4]` alone.
+//! `photon_ring`: plain data only.
 
-use photon_ring::{MpPublisher, Publisher, Subscriber, TryRecvError, channel, channel_mpmc};
+use photon_ring::{MpPublisher, Pod, Publisher, Subscriber, TryRecvError, channel, channel_mpmc};
 
 use super::{Channel, Lossy, broken};
 use crate::channels::payload::Payload;
-use crate::channels::settings::{BATCH, CAPACITY, Message, message};
+use crate::channels::settings::{BATCH, CAPACITY};
 
 /// The ring with a shared publisher.
-pub struct PhotonMulti {
-    publisher: MpPublisher<Message>,
-    subscribers: Vec<Subscriber<Message>>,
+pub struct PhotonMulti<T: Payload + Pod> {
+    publisher: MpPublisher<T>,
+    subscribers: Vec<Subscriber<T>>,
 }
 
 /// The ring with an exclusive publisher.
-pub struct PhotonSingle {
-    publisher: Publisher<Message>,
-    subscribers: Vec<Subscriber<Message>>,
+pub struct PhotonSingle<T: Payload + Pod> {
+    publisher: Publisher<T>,
+    subscribers: Vec<Subscriber<T>>,
 }
 
-impl PhotonMulti {
+impl<T: Payload + Pod> PhotonMulti<T> {
     /// A ring with this many subscribers.
     pub fn open(subscribers: usize) -> Self {
         let (publisher, ring) = channel_mpmc(CAPACITY);
@@ -29,7 +29,7 @@ impl PhotonMulti {
     }
 }
 
-impl PhotonSingle {
+impl<T: Payload + Pod> PhotonSingle<T> {
     /// A ring with this many subscribers.
     pub fn open(subscribers: usize) -> Self {
         let (publisher, ring) = channel(CAPACITY);
@@ -40,14 +40,14 @@ impl PhotonSingle {
     }
 }
 
-impl Channel<Message> for PhotonMulti {
+impl<T: Payload + Pod> Channel<T> for PhotonMulti<T> {
     #[inline]
-    fn publish(&mut self, value: Message) {
+    fn publish(&mut self, value: T) {
         self.publisher.publish(value);
     }
 
     #[inline]
-    fn receive(&mut self) -> Message {
+    fn receive(&mut self) -> T {
         receive(&mut self.subscribers[0])
     }
 
@@ -57,20 +57,20 @@ impl Channel<Message> for PhotonMulti {
     }
 }
 
-impl Channel<Message> for PhotonSingle {
+impl<T: Payload + Pod> Channel<T> for PhotonSingle<T> {
     #[inline]
-    fn publish(&mut self, value: Message) {
+    fn publish(&mut self, value: T) {
         self.publisher.publish(value);
     }
 
     #[inline]
-    fn receive(&mut self) -> Message {
+    fn receive(&mut self) -> T {
         receive(&mut self.subscribers[0])
     }
 
     #[inline]
     fn publish_batch(&mut self, first: u64) {
-        let values: [Message; BATCH as usize] = std::array::from_fn(|index| message(first + index as u64));
+        let values: [T; BATCH as usize] = std::array::from_fn(|index| T::make(first + index as u64));
         self.publisher.publish_batch(&values);
     }
 
@@ -80,26 +80,26 @@ impl Channel<Message> for PhotonSingle {
     }
 }
 
-impl Lossy for PhotonMulti {
+impl<T: Payload + Pod> Lossy for PhotonMulti<T> {
     fn account(&mut self) -> u64 {
         account(&mut self.subscribers[0])
     }
 }
 
-impl Lossy for PhotonSingle {
+impl<T: Payload + Pod> Lossy for PhotonSingle<T> {
     fn account(&mut self) -> u64 {
         account(&mut self.subscribers[0])
     }
 }
 
 #[inline]
-fn receive(subscriber: &mut Subscriber<Message>) -> Message {
+fn receive<T: Pod>(subscriber: &mut Subscriber<T>) -> T {
     subscriber.try_recv().unwrap_or_else(|error| broken(error))
 }
 
 #[inline]
-fn read_batch(subscriber: &mut Subscriber<Message>) -> u64 {
-    let mut values = [[0; 4]; BATCH as usize];
+fn read_batch<T: Payload + Pod>(subscriber: &mut Subscriber<T>) -> u64 {
+    let mut values: [T; BATCH as usize] = std::array::from_fn(|_| T::make(0));
     let count = subscriber.recv_batch(&mut values);
     if count != values.len() {
         broken(count);
@@ -107,7 +107,7 @@ fn read_batch(subscriber: &mut Subscriber<Message>) -> u64 {
     values.iter().fold(0, |sum, value| sum.wrapping_add(value.number()))
 }
 
-fn account(subscriber: &mut Subscriber<Message>) -> u64 {
+fn account<T: Pod>(subscriber: &mut Subscriber<T>) -> u64 {
     let mut count = 0;
     loop {
         match subscriber.try_recv() {
