@@ -96,6 +96,7 @@ pub struct Page<E> {
     /// was reached.
     pub records: Vec<Record<E>>,
     /// The stream's low-water mark: retention has removed the events up to this number. It is 0 if no event was removed.
+    /// If a store removes the last events of a stream without raising it, subscriptions that lack them wait for the next event.
     pub low_water: u64,
 }
 

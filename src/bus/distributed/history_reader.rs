@@ -60,6 +60,12 @@ impl<E: StreamEvent> HistorySource<E> for HistoryReader<E> {
         let read = async move {
             let mut backoff = Retry::after_failures(empty_reads.saturating_sub(1), FIRST_DELAY, MAX_DELAY);
             if empty_reads > 0 {
+                tracing::debug!(
+                    stream = &*key,
+                    after,
+                    empty_reads,
+                    "a read of history lacked events, reading again"
+                );
                 tokio::select! {
                     () = backoff.wait() => {}
                     () = answer.closed() => return,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// The maximum number that is kept per stream.
-const MAX_KEPT: usize = 16;
+const MAX_KEPT: usize = 256;
 
 /// The numbers to which a stream was [lowered](super::StreamNoticeKind::Lowered), each with its time by the table's clock. Later ones are
 /// higher: a lower one replaces those before it.
@@ -27,7 +27,8 @@ impl Lowerings {
 
     /// Returns the lowest number to which a subscription that has attached at `tick` was lowered.
     pub(super) fn since(&self, tick: u64) -> Option<u64> {
-        self.0.iter().find(|&&(at, _)| at > tick).map(|&(_, to)| to)
+        let next = self.0.partition_point(|&(at, _)| at <= tick);
+        self.0.get(next).map(|&(_, to)| to)
     }
 }
 

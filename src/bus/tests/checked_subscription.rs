@@ -12,6 +12,9 @@ pub(super) struct CheckedSubscription {
     received: BTreeMap<String, Received>,
     after: Option<u64>,
     on_slow: OnSlow,
+    /// The numbers before the first event that the subscription may get, of streams of which that is known: where they were delivered to when
+    /// it was added, or lower if a notification or a rewind has named a lower number since.
+    may_start_after: HashMap<String, u64>,
     /// The head of each stream when the subscription became ready, as far as its history is still the same.
     ready_at: Option<HashMap<String, u64>>,
     /// Events reported as skipped before the first item of the stream.
@@ -45,12 +48,18 @@ impl Received {
 }
 
 impl CheckedSubscription {
-    pub(super) fn new(subscription: BusSubscription, after: Option<u64>, on_slow: OnSlow) -> Self {
+    pub(super) fn new(
+        subscription: BusSubscription,
+        after: Option<u64>,
+        on_slow: OnSlow,
+        may_start_after: HashMap<String, u64>,
+    ) -> Self {
         Self {
             subscription,
             received: BTreeMap::new(),
             after,
             on_slow,
+            may_start_after,
             ready_at: None,
             lagged: 0,
         }
@@ -67,6 +76,14 @@ impl CheckedSubscription {
     pub(super) fn note_rewind(&mut self, key: &str, keep: u64) {
         if let Some(head) = self.ready_at.as_mut().and_then(|heads| heads.get_mut(key)) {
             *head = keep.min(*head);
+        }
+        self.note_earlier_start(key, keep);
+    }
+
+    /// Records that the subscription may get the events after `after` from now on, if it has got none.
+    pub(super) fn note_earlier_start(&mut self, key: &str, after: u64) {
+        if let Some(may_start_after) = self.may_start_after.get_mut(key) {
+            *may_start_after = after.min(*may_start_after);
         }
     }
 
@@ -156,6 +173,15 @@ impl CheckedSubscription {
             assert!(
                 received.after <= owed_after,
                 "{key}: started after {}, but the events after {owed_after} are owed",
+                received.after
+            );
+            assert!(
+                self.after.is_some()
+                    || self
+                        .may_start_after
+                        .get(&key)
+                        .is_none_or(|&after| received.after >= after),
+                "{key}: got the events after {}, which were delivered before it was added",
                 received.after
             );
             assert_eq!(received.last(), head, "{key}: the last event");

@@ -1,6 +1,6 @@
 //! A bus whose tasks are replaced by the operations of a schedule.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ struct Harness {
     /// Where the next sweep of all streams starts, by the number of events that were appended before. Set while the hub has a baseline.
     swept: Option<u64>,
     subscriptions: Vec<CheckedSubscription>,
+    /// The lowest numbers of the notifications that may wait for a start or a check.
+    undecided: HashMap<String, u64>,
 }
 
 /// Runs a schedule, lets the bus deliver the rest, and checks every subscription. `sweeps` indicates whether delivering the rest
@@ -54,6 +56,7 @@ impl Harness {
             late: VecDeque::new(),
             swept: None,
             subscriptions: Vec::new(),
+            undecided: HashMap::new(),
         }
     }
 
@@ -63,7 +66,7 @@ impl Harness {
                 let event = self.model_store.append(&key(stream));
                 match fate {
                     NotificationFate::Delivered => {
-                        self.hub.on_notification(&event.agent_id, event.seq..=event.seq);
+                        self.notify(&event.agent_id, event.seq, 0);
                     }
                     NotificationFate::Late => self.late.push_back((event.agent_id, event.seq)),
                     NotificationFate::Lost => {}
@@ -74,15 +77,15 @@ impl Harness {
                 self.hub
                     .enqueue(&key(stream), event.seq, || Record::from_event(event.clone()));
                 self.hub.flush();
+                self.note_notified(&key(stream), event.seq); // it may have become a notification
             }
             Op::DeliverLate => {
                 if let Some((key, seq)) = self.late.pop_front() {
-                    self.hub.on_notification(&key, seq..=seq);
+                    self.notify(&key, seq, 0);
                 }
             }
             Op::InvalidNotification { stream, first, more } => {
-                self.hub
-                    .on_notification(&key(stream), first..=first.saturating_add(more));
+                self.notify(&key(stream), first, more);
             }
             Op::Start => self.start(),
             Op::Read {
@@ -118,6 +121,19 @@ impl Harness {
         self.note_ready();
     }
 
+    fn notify(&mut self, key: &str, first: u64, more: u64) {
+        self.hub.on_notification(key, first..=first.saturating_add(more));
+        self.note_notified(key, first);
+    }
+
+    fn note_notified(&mut self, key: &str, first: u64) {
+        let undecided = self.undecided.entry(key.to_owned()).or_insert(first);
+        *undecided = first.min(*undecided);
+        for subscription in &mut self.subscriptions {
+            subscription.note_earlier_start(key, first - 1);
+        }
+    }
+
     fn start(&mut self) {
         if self.hub.needs_baseline() {
             self.swept = Some(self.model_store.appended());
@@ -135,7 +151,7 @@ impl Harness {
         self.hub.signal(self.hub.start(heads));
     }
 
-    fn read(&self, streams: usize, limit: usize, fails: bool, lacks: u64) -> bool {
+    fn read(&mut self, streams: usize, limit: usize, fails: bool, lacks: u64) -> bool {
         let checks = self.hub.take_late_checks(streams);
         for check in &checks {
             if fails {
@@ -143,6 +159,11 @@ impl Harness {
             } else {
                 self.hub
                     .decide_late(check, self.model_store.first_retained(&check.range));
+            }
+        }
+        if !fails && checks.len() < streams {
+            for cursor in self.hub.cursors(true) {
+                self.undecided.remove(&*cursor.stream.key);
             }
         }
         let reads = self.hub.take_reads(streams);
@@ -197,11 +218,19 @@ impl Harness {
             Some(stream) => self.hub.attach_one(&key(stream), after),
             None => self.hub.attach_all(),
         };
+        let delivered = self.hub.cursors(true).into_iter();
+        let may_start_after = delivered
+            .map(|cursor| {
+                let key = cursor.stream.key.to_string();
+                let undecided = self.undecided.get(&key).map_or(u64::MAX, |first| first - 1);
+                (key, cursor.seq.min(undecided))
+            })
+            .collect();
         let attached = attached.expect("the hub is open");
         let (hub, history) = (Arc::clone(&self.hub), Arc::clone(&self.history));
         let subscription = BusSubscription::new(hub, history, attached, after, on_slow);
         self.subscriptions
-            .push(CheckedSubscription::new(subscription, after, on_slow));
+            .push(CheckedSubscription::new(subscription, after, on_slow, may_start_after));
     }
 
     fn note_ready(&mut self) {
@@ -213,7 +242,7 @@ impl Harness {
     /// Delivers everything and checks it.
     fn finish(mut self, sweeps: bool) {
         while let Some((key, seq)) = self.late.pop_front() {
-            self.hub.on_notification(&key, seq..=seq);
+            self.notify(&key, seq, 0);
         }
         for _ in 0..3 {
             self.start();
