@@ -1,7 +1,11 @@
 //! Measurements in rounds, in each of which every contender has a turn. So a slow moment of the machine falls on all of them, and
 //! the rounds show how far a figure can be trusted.
 
+use std::panic;
+use std::process;
+
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use crate::bench::{self, Figure};
 use crate::table::{Align, Table};
@@ -78,15 +82,31 @@ pub struct Outcome<const N: usize> {
 
 impl Rounds {
     /// Starts the bench `name`, which is also the name of its group, with this many rounds if the command line does not say.
-    pub fn start(name: &'static str, rounds: u32) -> Self {
-        let options = Options::parse();
+    /// Returns nothing, but says so, if the command line has options of criterion, which are meant for the other benches of the
+    /// same `cargo bench`.
+    ///
+    /// From then on a panic in any thread ends the process, since other threads may spin until that one answers.
+    pub fn start(name: &'static str, rounds: u32) -> Option<Self> {
+        let options = match Options::try_parse() {
+            Ok(options) => options,
+            Err(error) if error.kind() == ErrorKind::UnknownArgument => {
+                eprintln!("{name} is skipped: {error}");
+                return None;
+            }
+            Err(error) => error.exit(),
+        };
+        let report = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            report(panic);
+            process::exit(101);
+        }));
         bench::start(name);
         let rounds = options.rounds.unwrap_or(rounds);
-        Self {
+        Some(Self {
             name,
             filters: options.filters,
             rounds: if bench::is_measuring() { rounds } else { 1 },
-        }
+        })
     }
 
     /// Lets the contenders that the filters allow take turns; prints and records their figures.
@@ -123,12 +143,16 @@ impl Rounds {
 
     fn wants<const N: usize>(&self, contender: &Contender<'_, N>, measures: &[Measure; N]) -> bool {
         let Contender { work, candidate, .. } = contender;
-        self.filters.is_empty()
-            || measures
-                .iter()
-                .map(|measure| self.id(work, measure, candidate))
-                .chain([format!("{}/{work}/{candidate}", self.name)])
-                .any(|id| self.filters.iter().any(|filter| id.contains(filter)))
+        measures
+            .iter()
+            .map(|measure| self.id(work, measure, candidate))
+            .chain([format!("{}/{work}/{candidate}", self.name)])
+            .any(|id| self.allows(&id))
+    }
+
+    /// Whether the filters allow `group/work/candidate`.
+    pub fn allows(&self, id: &str) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| id.contains(filter))
     }
 
     fn id(&self, work: &str, measure: &Measure, candidate: &str) -> String {

@@ -1,7 +1,7 @@
 //! Crowds of subscribers that rest or are slow: what they cost the publisher, and a subscriber that keeps up.
 //!
 //! ```sh
-//! cargo bench --bench crowd                             # all of it, about two minutes on 2 cores
+//! cargo bench --bench crowd                             # all of it, about a minute on 2 cores
 //! cargo bench --bench crowd -- at_different_places      # one kind of crowd
 //! cargo bench --bench crowd -- references --rounds 15
 //! ```
@@ -10,6 +10,7 @@
 
 mod clients;
 mod kinds;
+mod memory;
 mod one_thread;
 mod references;
 mod worst;
@@ -17,9 +18,12 @@ mod worst;
 use doorbell_perf::rounds::{Measure, Rounds, Unit};
 
 fn main() {
-    let rounds = Rounds::start("crowd", 7);
+    let Some(rounds) = Rounds::start("crowd", 7) else {
+        return;
+    };
     one_thread::compare(&rounds);
     references::compare(&rounds);
+    memory::count(&rounds);
     clients::compare(&rounds);
 }
 

@@ -21,7 +21,9 @@ use doorbell_perf::bench::is_measuring;
 use doorbell_perf::rounds::{Measure, Rounds, Unit};
 
 fn main() {
-    let rounds = Rounds::start("hand_off", 9);
+    let Some(rounds) = Rounds::start("hand_off", 9) else {
+        return;
+    };
     one_way::compare(&rounds);
     flat_out::compare(&rounds);
     keep_up::compare(&rounds);
