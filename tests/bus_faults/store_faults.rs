@@ -14,7 +14,7 @@ use throwaway_postgres::Database;
 use tracing::Level;
 
 use crate::bus_support::log_lines::{of_bus, take_state_changes};
-use crate::bus_support::{LISTENER, event, expect, note, store, until, until_health};
+use crate::bus_support::{LISTENER, event, expect, next, note, store, until, until_health};
 use testkit::log_lines::LogLines;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -370,4 +370,37 @@ async fn p44_events_that_a_read_lacks_are_delivered_by_a_later_sweep() {
     eventually("sweeps", || rig.bus.stats().sweeps >= sweeps + 3).await;
     rig.faulty.repair();
     expect(&mut rig.all, "agent-1", 2..=2).await;
+}
+
+/// Events that a read of history lacks are lost. The stream has only subscriptions to all, one of which is behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p44_events_that_a_read_lacks_because_they_are_lost_are_a_rewind() {
+    let database = Database::fresh().unwrap();
+    let faulty = FaultyStore::new(&database.url()).await;
+    let builder = DistributedBus::builder(faulty.clone()).url(&database.url());
+    let sweeps_often = builder.sweep_interval(Duration::from_millis(20));
+    let bus = sweeps_often.all_capacity(4).connect().await.unwrap();
+    let [mut fast, mut slow] = [bus.subscribe_all(), bus.subscribe_all()];
+    within("ready", async { tokio::try_join!(fast.ready(), slow.ready()) })
+        .await
+        .unwrap();
+    for n in 1..=20 {
+        bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
+        expect(&mut fast, "agent-1", n..=n).await;
+    }
+    faulty.set("replay", Fault::Lacks);
+    let slow = tokio::spawn(async move {
+        expect(&mut slow, "agent-1", 1..=6).await;
+    });
+    let before = bus.stats().replay_reads;
+    eventually("reads", || bus.stats().replay_reads >= before + 2).await;
+    database.psql("DELETE FROM doorbell.events WHERE seq > 5").unwrap();
+    let BusEvent::Rewound(rewound) = next(&mut fast).await else {
+        panic!("not rewound")
+    };
+    assert_eq!((rewound.delivered, rewound.resume_after), (20, 5));
+    faulty.repair();
+    bus.append_and_publish(note("agent-1", "hello")).await.unwrap();
+    expect(&mut fast, "agent-1", 6..=6).await;
+    within("the slow subscription", slow).await.unwrap();
 }

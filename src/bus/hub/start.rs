@@ -97,6 +97,8 @@ impl<E: Send + Sync + 'static> Hub<E> {
                     // From the listing, not from a later answer: subscriptions to all are owed the events in between.
                     if table.stream(index).cursor.is_none() {
                         self.start_stream(&mut table, index, listed, &mut started);
+                    } else {
+                        table.found_high_water(index, listed); // sweeps list only what changes later
                     }
                 }
                 table.retain_unstarted();
@@ -128,8 +130,5 @@ fn start_in_started_stream<E: Send + Sync + 'static>(
     started
         .signals
         .extend(signals.map(|signal| (signal, StartPosition::One(high_water))));
-    stream.wanted = stream.wanted.max(high_water);
-    if stream.cursor.is_some_and(|cursor| cursor < stream.wanted) {
-        table.queue(index);
-    }
+    table.found_high_water(index, high_water);
 }

@@ -54,7 +54,7 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     pub(super) recent_ids: RecentIds,
     /// Subscriptions that wait for the cursor.
     pub(super) starting: Vec<StartSignal>,
-    /// A read has lacked events that were named or delivered. The next sweep asks for the stream's high-water mark, even if there are
+    /// The store has lacked events that were named or delivered. The next sweep asks for the stream's high-water mark, even if there are
     /// only subscriptions to all.
     pub(super) must_sweep: bool,
     /// Whether the stream is in the queue of streams to read.

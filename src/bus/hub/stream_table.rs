@@ -150,6 +150,17 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
         }
     }
 
+    /// Handles the store's high-water mark of a stream: what it shows beyond the cursor is read.
+    pub(super) fn found_high_water(&mut self, index: StreamIndex, high_water: u64) {
+        let stream = self.stream_mut(index);
+        stream.wanted = stream.wanted.max(high_water);
+        // If the store has fewer events than were delivered, a sweep compares the histories.
+        stream.must_sweep = stream.cursor.is_some_and(|cursor| cursor > high_water);
+        if stream.cursor.is_some_and(|cursor| cursor < stream.wanted) {
+            self.queue(index);
+        }
+    }
+
     /// Removes from `unstarted` the streams that have a cursor now, and no subscription that waits for its start.
     pub(super) fn retain_unstarted(&mut self) {
         let streams = &self.streams;

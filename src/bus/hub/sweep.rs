@@ -47,13 +47,9 @@ impl<E: StreamEvent> Hub<E> {
         let mut table = self.table.lock();
         let table = &mut *table;
         if let Some(&index) = table.by_key.get(key) {
-            let stream = table.stream_mut(index);
-            stream.must_sweep = false;
+            let stream = table.stream(index);
             let is_new = high_water > stream.wanted && stream.cursor.is_none_or(|cursor| high_water > cursor);
-            stream.wanted = stream.wanted.max(high_water);
-            if stream.cursor.is_some_and(|cursor| high_water > cursor) {
-                table.queue(index);
-            }
+            table.found_high_water(index, high_water);
             return is_new;
         }
         if table.all.subscriptions == 0 {

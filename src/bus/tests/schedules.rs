@@ -99,3 +99,28 @@ fn a_read_that_lacks_the_event_that_a_sweep_has_named_loses_nothing() {
     };
     run(vec![Op::SubscribeAll, Op::Start, append, Op::Sweep, stale_read], true);
 }
+
+/// The baseline of the first subscription to all shows an event whose notification was lost, of a stream that is known but not delivered up
+/// to there. No later sweep lists the event.
+#[test]
+fn events_that_only_the_baseline_shows_are_delivered() {
+    run(
+        vec![
+            Op::SubscribeFrom { stream: 1, after: 0 },
+            Op::Start,
+            Op::Append {
+                stream: 1,
+                fate: NotificationFate::Delivered,
+            },
+            Op::Unsubscribe { subscription: 0 },
+            Op::SubscribeAll,
+            Op::Append {
+                stream: 1,
+                fate: NotificationFate::Lost,
+            },
+            Op::Start,
+            READ,
+        ],
+        true,
+    );
+}
