@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use doorbell_perf::channels::lossy::{Channel, Doorbell, DropIn, PhotonMulti, PhotonSingle, Received, Tokio, Wait};
 use doorbell_perf::channels::settings::{CAPACITY, Message};
+use doorbell_perf::clock::CallTimes;
 use doorbell_perf::pin::{pin, pinned_workers};
 use doorbell_perf::rounds::{Contender, Rounds};
 
@@ -133,54 +134,56 @@ fn open<C: Channel>() -> (C::Publisher, C::Subscriber) {
     (publisher, subscribers.remove(0))
 }
 
-/// Counts exchanges and says when to stop. The first tenth of the time is not counted.
+/// Exchanges that are timed together, so that the clock costs little.
+const BLOCK: u64 = 16;
+
+/// Times blocks of exchanges and says when to stop. The first tenth of the time is not counted.
 struct Clock {
     length: Duration,
     started: Instant,
+    block_started: Instant,
+    blocks: CallTimes,
     number: u64,
-    /// The number of exchanges before those that count, once those have begun.
-    warm_up: Option<u64>,
-    stopped: Option<Duration>,
+    is_over: bool,
 }
 
 impl Clock {
     fn start() -> Self {
+        let now = Instant::now();
         Self {
             length: length(60),
-            started: Instant::now(),
+            started: now,
+            block_started: now,
+            blocks: CallTimes::default(),
             number: 0,
-            warm_up: None,
-            stopped: None,
+            is_over: false,
         }
     }
 
-    /// The next message. Looks at the time only once in 16 messages, which costs all contenders the same.
+    /// The next message.
     #[inline]
     fn next(&mut self) -> ControlFlow<(), Message> {
-        if self.stopped.is_some() {
+        if self.is_over {
             return ControlFlow::Break(());
         }
-        let mut last = 0;
-        if self.number.is_multiple_of(16) {
-            let elapsed = self.started.elapsed();
-            if self.warm_up.is_none() && elapsed >= self.length / 10 {
-                self.warm_up = Some(self.number);
-                self.started = Instant::now();
-            } else if self.warm_up.is_some() && elapsed >= self.length {
-                // The last exchange only ends the other side.
-                self.stopped = Some(elapsed);
-                last = LAST;
+        if self.number.is_multiple_of(BLOCK) && self.number > 0 {
+            let now = Instant::now();
+            let elapsed = now - self.started;
+            if elapsed >= self.length / 10 {
+                self.blocks.record(now - self.block_started);
             }
+            self.block_started = now;
+            // The last exchange, which is not counted, only ends the other side.
+            self.is_over = elapsed >= self.length;
         }
-        let message = [self.number, last, 0, 0];
+        let message = [self.number, if self.is_over { LAST } else { 0 }, 0, 0];
         self.number += 1;
         ControlFlow::Continue(message)
     }
 
     /// Nanoseconds of half an exchange.
-    fn one_way(&self) -> f64 {
-        let exchanges = self.number - 1 - self.warm_up.expect("warmed up");
-        self.stopped.expect("stopped").as_nanos() as f64 / (2 * exchanges) as f64
+    fn one_way(self) -> f64 {
+        self.blocks.typical() / (2 * BLOCK) as f64
     }
 }
 
