@@ -225,7 +225,7 @@ pub fn time(nanoseconds: f64) -> String {
 
 /// The median of the samples and its 95 % confidence interval, which lies between two of them. With fewer than six samples it is
 /// their whole range, which holds the median less surely.
-fn figure(mut samples: Vec<f64>) -> Figure {
+pub fn figure(mut samples: Vec<f64>) -> Figure {
     samples.sort_by(f64::total_cmp);
     let count = samples.len();
     let median = (samples[(count - 1) / 2] + samples[count / 2]) / 2.0;
