@@ -72,6 +72,9 @@ pub(crate) const UNFINISHED_SPINS: u32 = 64;
 /// The most sequences one announcement covers.
 pub(crate) const ANNOUNCE_MAX: u64 = 64;
 
+/// The blocks of overflow cells, each as large as all before it.
+pub(crate) const OVERFLOW_BLOCKS: usize = 33;
+
 /// Announcements are revoked at most once in this many sequences, on average. A revocation takes some microseconds.
 pub(crate) const REVOKE_EVERY: u64 = 1024;
 

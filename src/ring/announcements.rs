@@ -359,25 +359,34 @@ impl Announcements {
         free.seats.push(seat);
     }
 
-    /// Calls `found` with every announcement. Returns whether an entry that announces nothing could be unlisted.
+    /// Calls `found` with every announcement, and unlists the entries that protect nothing: those that announce nothing, and those
+    /// for which `found` returns below which sequence everything was revoked, because that is their whole announcement, and they
+    /// read nothing.
     ///
     /// The caller has raised the frontier and fenced: if this scan misses an announcement, its subscriber refuses it when it
     /// checks the frontier.
-    pub(super) fn announcements(&self, mut found: impl FnMut(Announcement<'_>)) -> bool {
-        let mut idle = false;
+    pub(super) fn announcements(&self, mut found: impl FnMut(Announcement<'_>) -> Option<u64>) {
         self.chunks(&self.first, |chunk| {
             for (word, map) in chunk.maps.iter().enumerate() {
                 // Acquire, pairs with `unlist.leave` and `unlist.settle`: of an entry that was unlisted, the reads are over.
                 let listed = map.load(ord!("scan.listed", Acquire));
+                let (mut resting, mut revoked) = (0, 0);
                 for index in bits((listed | listed >> PER_WORD) & LISTED, word) {
-                    match self.announcement(&chunk.entries[index]) {
+                    let rests_below = match self.announcement(&chunk.entries[index]) {
                         Some(announcement) => found(announcement),
-                        None => idle |= !self.is_first(chunk),
+                        None => Some(0),
+                    };
+                    if let Some(below) = rests_below {
+                        resting |= 1 << (index % PER_WORD);
+                        revoked = below.max(revoked);
                     }
+                }
+                // The entries of the first chunk cost less to visit than to unlist.
+                if resting != 0 && !self.is_first(chunk) {
+                    self.unlist(chunk, word, resting, revoked);
                 }
             }
         });
-        idle
     }
 
     /// Returns what `entry` announces.
@@ -395,37 +404,8 @@ impl Announcements {
         })
     }
 
-    /// Takes the entries out of the scans that protect nothing: those that announce nothing, and those whose announcement was
-    /// revoked as a whole and that read nothing. No receive below `revoked` can begin any more.
-    ///
-    /// Leaves the entries of the first chunk, which cost less to visit than to unlist.
-    pub(super) fn unlist(&self, revoked: u64) {
-        // Acquire, pairs with `announcements.grow`: the chunk is complete.
-        let second = self.first.next.load(ord!("unlist.next", Acquire));
-        // SAFETY: chunks are only added, and live as long as `self`.
-        let Some(second) = (unsafe { second.as_ref() }) else {
-            return;
-        };
-        self.chunks(second, |chunk| {
-            for (word, map) in chunk.maps.iter().enumerate() {
-                // Relaxed, pairs with `unlist.leave`: exchanged against.
-                let listed = map.load(ord!("unlist.read", Relaxed)) & LISTED;
-                let mut resting = 0;
-                for index in bits(listed, word) {
-                    let entry = &chunk.entries[index];
-                    let rests = self
-                        .announcement(entry)
-                        .is_none_or(|announced| announced.interval.end <= revoked && announced.reads().is_empty());
-                    resting |= u64::from(rests) << (index % PER_WORD);
-                }
-                if resting != 0 {
-                    self.unlist_resting(chunk, word, resting, revoked);
-                }
-            }
-        });
-    }
-
-    fn unlist_resting(&self, chunk: &Chunk, word: usize, resting: u64, revoked: u64) {
+    /// Takes the entries of the bits `resting` out of the scans. No receive below `revoked` can begin any more.
+    fn unlist(&self, chunk: &Chunk, word: usize, resting: u64, revoked: u64) {
         let map = &chunk.maps[word];
         // Relaxed, pairs with `unlist.leave`: exchanged against.
         let mut before = map.load(ord!("unlist.peek", Relaxed));

@@ -474,7 +474,12 @@ impl<T> ReadCursor<T> {
         if self.shared.limits.diverted_below.load(ord!("find.diverted", Relaxed)) <= seq {
             return None;
         }
-        Some(self.shared.overflow.find(seq)?.map_or(Located::Void, Located::Value))
+        Some(
+            self.shared
+                .overflow
+                .find(self.shared.place(seq))?
+                .map_or(Located::Void, Located::Value),
+        )
     }
 
     /// Returns `true` if a published `seq` is lost because `seq + capacity` is published. If that one is only claimed, the result
@@ -505,8 +510,8 @@ impl<T> ReadCursor<T> {
 
     /// Returns `true` if `seq` (or a later sequence of its slot) was published in an overflow cell that has been freed.
     fn is_freed(&self, seq: u64) -> bool {
-        // Relaxed, pairs with `divert.mark`: marked before the cell was freed, and the caller has found it freed under
-        // the table's lock.
+        // Relaxed, pairs with `divert.mark` through `overflow.unlink`: marked before the cell was freed, and the caller has not
+        // found it.
         // Acquire, pairs with `divert.lose`: a subscriber that finds that an event never had a cell finds the tail
         // beyond the event.
         self.shared.limits.diverted_below.load(ord!("freed.diverted", Relaxed)) > seq

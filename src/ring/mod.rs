@@ -32,7 +32,7 @@ mod error;
 mod future;
 mod geometry;
 mod iter;
-mod overflow;
+pub(crate) mod overflow;
 mod panic_guard;
 mod publish;
 mod publisher;

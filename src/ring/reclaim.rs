@@ -20,7 +20,7 @@ use core::ptr::NonNull;
 
 use super::announcements::{Announcement, Entry};
 use super::geometry::MAX_SEQ;
-use super::overflow::Expired;
+use super::overflow::Place;
 use super::shared::{RingShared, Slot, SlotMeta};
 use super::slots::Run;
 use super::stamp::Stamp;
@@ -194,48 +194,29 @@ impl<T> RingShared<T> {
             return;
         }
         self.raise_frontier(expired);
-        if self.revoke(expired) {
-            self.scan_reads(expired, |reads, reader| {
-                for seq in from.max(reads.start)..expired.min(reads.end) {
-                    Self::suspect(self.slot_meta(seq), seq, reader);
-                    raise(
-                        &self.limits.careful_until,
-                        seq + slots + 1,
-                        // Relaxed, pairs with `own.careful` through `clear.writable`: becomes visible with
-                        // `clear.writable`.
-                        ord!("careful.raise", Relaxed),
-                    );
-                }
-            });
-        }
+        self.scan_reads(expired, true, |reads, reader| {
+            for seq in from.max(reads.start)..expired.min(reads.end) {
+                Self::suspect(self.slot_meta(seq), seq, reader);
+                raise(
+                    &self.limits.careful_until,
+                    seq + slots + 1,
+                    // Relaxed, pairs with `own.careful` through `clear.writable`: becomes visible with
+                    // `clear.writable`.
+                    ord!("careful.raise", Relaxed),
+                );
+            }
+        });
         let writable = (expired + slots).min(MAX_SEQ + 1);
         // Release, pairs with `own.writable`, `own.writable_again`, `open.writable` and `clear.from`: a
         // read-modify-write, so that it also passes on what earlier clearings released.
         raise(&self.limits.writable, writable, ord!("clear.writable", Release));
-        // Relaxed, pairs with `divert.count`: a hint; what is missed now is found after the next clearing.
-        if self.limits.rare.live_cells.load(ord!("clear.cells", Relaxed)) != 0 {
+        // What is missed now is found after the next clearing.
+        if !self.overflow.is_empty() {
             self.wait_queue.ask_purge();
         }
     }
 
-    /// Revokes what is announced below `expired`, where the frontier is, if it is time for that. Returns `false` if nothing is
-    /// announced there, so that nothing is being read.
-    fn revoke(&self, expired: u64) -> bool {
-        let revoked = self.revoked_below();
-        let (mut announced_below, mut may_revoke) = (false, false);
-        let idle = self.announcements.announcements(|announced| {
-            announced_below |= announced.interval.start < expired;
-            may_revoke |= !Self::unrevoked(&announced, revoked, expired).is_empty();
-        });
-        if may_revoke {
-            self.revoke_below(expired);
-        }
-        if announced_below || idle {
-            self.announcements.unlist(self.revoked_below());
-        }
-        announced_below
-    }
-
+    /// Revokes what is announced below `expired`, where the frontier is, if it is time for that.
     #[cold]
     #[inline(never)]
     fn revoke_below(&self, expired: u64) {
@@ -284,24 +265,39 @@ impl<T> RingShared<T> {
 
     /// Raises the frontier to `expired`, then calls `found` with everything below it that a subscriber may be reading, and maybe
     /// with more.
-    ///
-    /// What is not among that below `expired` is either no longer read, or its subscriber will refuse to read it.
     fn reads_below(&self, expired: u64, found: impl FnMut(Range<u64>, &Entry)) {
         self.raise_frontier(expired);
-        self.scan_reads(expired, found);
+        self.scan_reads(expired, false, found);
     }
 
-    fn scan_reads(&self, expired: u64, mut found: impl FnMut(Range<u64>, &Entry)) {
-        let revoked = self.revoked_below();
+    /// Calls `found` with everything below `expired`, where the frontier is, that a subscriber may be reading, and maybe with more.
+    /// May `revoke` what is announced there.
+    ///
+    /// What is not among that below `expired` is either no longer read, or its subscriber will refuse to read it.
+    fn scan_reads(&self, expired: u64, mut revoke: bool, mut found: impl FnMut(Range<u64>, &Entry)) {
+        let mut revoked = self.revoked_below();
         self.announcements.announcements(|announced| {
+            if announced.interval.start >= expired {
+                return None;
+            }
+            if revoke && !Self::unrevoked(&announced, revoked, expired).is_empty() {
+                // The entries so far announce nothing that this revokes.
+                revoke = false;
+                self.revoke_below(expired);
+                revoked = self.revoked_below();
+            }
             let unrevoked = Self::unrevoked(&announced, revoked, expired);
             if !unrevoked.is_empty() {
                 found(unrevoked, announced.entry);
             }
             // Fault, breaks the rule that what is being read is not revoked: a slot would be written while it is read.
-            if announced.interval.start < revoked && !fault!("revoke.unchecked") {
-                found(announced.reads(), announced.entry);
+            if announced.interval.start >= revoked || fault!("revoke.unchecked") {
+                return None;
             }
+            let reads = announced.reads();
+            let rests = announced.interval.end <= revoked && reads.is_empty();
+            found(reads, announced.entry);
+            rests.then_some(revoked)
         });
     }
 
@@ -315,49 +311,36 @@ impl<T> RingShared<T> {
         if self.limits.rare.purged.load(ord!("purge.done", Relaxed)) >= frontier {
             return;
         }
-        let expired = self.overflow.try_purge(self.expired_before(frontier));
-        let Some(expired) = expired else {
+        let Some(expired) = self.overflow.try_purge(self.expired_before(frontier)) else {
             // The next publisher tries again.
             self.wait_queue.ask_purge();
             return;
         };
         // Relaxed, pairs with `purge.done`: saves a scan; a stale value costs one.
         raise(&self.limits.rare.purged, frontier, ord!("purge.mark", Relaxed));
-        self.uncount(&expired);
+        drop(expired);
     }
 
-    /// Does the same as [`RingShared::purge`], but waits for a thread that is searching the cells, because a release must leave
-    /// no value.
+    /// Does the same as [`RingShared::purge`], but waits for a thread that is at it, because a release must leave no value.
     pub(super) fn purge_for_certain(&self) {
         // Relaxed, pairs with `frontier.raise`: this thread has opened, or has seen opened, the slots of all its voids.
         let frontier = self.limits.frontier.load(ord!("release.frontier", Relaxed));
-        let expired = self.overflow.purge(self.expired_before(frontier));
-        self.uncount(&expired);
+        drop(self.overflow.purge(self.expired_before(frontier)));
     }
 
-    /// Returns a test whether the cell of a sequence has expired (is below `frontier`) and is not being read; if so, the test marks
-    /// it as freed.
-    fn expired_before(&self, frontier: u64) -> impl Fn(u64) -> bool {
+    /// Returns a function that returns the place of a sequence if its cell has expired (is below `frontier`) and is not being read,
+    /// and then marks it as freed.
+    fn expired_before<'a>(&'a self, frontier: u64) -> impl Fn(u64) -> Option<Place<'a>> + use<'a, T> {
         let mut read = Vec::new();
         self.reads_below(frontier, |reads, _| read.push(reads));
         let read = Ranges::new(read);
         move |seq| {
-            let expired = seq < frontier && !read.contains(seq);
-            if expired {
-                // Relaxed, pairs with `freed.slot` by the table's lock: marked before the cell is freed; the table's
-                // lock passes it on to a thread that looks for the cell in vain.
+            (seq < frontier && !read.contains(seq)).then(|| {
+                // Relaxed, pairs with `freed.slot` through `overflow.unlink`: marked before it can no longer be found.
                 raise(&self.slot_meta(seq).freed, seq, ord!("freed.mark", Relaxed));
-            }
-            expired
+                self.place(seq)
+            })
         }
-    }
-
-    fn uncount(&self, expired: &Expired<T>) {
-        // Relaxed, pairs with `divert.count`: a hint to clearings and to the limit on cells.
-        self.limits
-            .rare
-            .live_cells
-            .fetch_sub(expired.len(), ord!("purge.count", Relaxed));
     }
 
     /// Returns the sequence that used the slot of `seq` before. Below the first lap it wraps, as the stamps there do.

@@ -140,8 +140,8 @@ impl<T> RingShared<T> {
     }
 
     fn has_cells(&self) -> bool {
-        // Relaxed, pairs with `divert.count`: a thread that diverts later looks again later.
-        self.limits.rare.live_cells.load(ord!("release.cells", Relaxed)) != 0
+        // A thread that diverts later looks again later.
+        !self.overflow.is_empty()
     }
 
     /// Claims one sequence for every slot, or none if too few are left.

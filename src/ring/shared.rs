@@ -8,7 +8,7 @@ use crossbeam_utils::CachePadded;
 use super::announcements::{Announcements, Entry};
 use super::builder::{Builder, OnLag, WaitStrategy};
 use super::geometry::{Geometry, MAX_SEQ};
-use super::overflow::{LiveCells, Overflow};
+use super::overflow::{LatestCell, Overflow, Place};
 use super::panic_guard;
 use super::slots::{Run, Slots};
 use super::stamp::Stamp;
@@ -39,6 +39,8 @@ pub(super) struct SlotMeta {
     pub(super) suspect_reader: AtomicPtr<Entry>,
     /// The latest sequence of this slot whose overflow cell has been freed.
     pub(super) freed: AtomicU64,
+    /// The overflow cell of the latest diverted sequence of this slot.
+    pub(super) latest_cell: LatestCell,
 }
 
 /// Words that every publication or every receive reads and few change, first; those of the slow paths on the next cache line.
@@ -66,8 +68,6 @@ pub(super) struct RareLimits {
     pub(super) revoked_below: AtomicU64,
     /// Up to which sequence the revocations so far have used up what may be spent on them.
     pub(super) revocations_until: AtomicU64,
-    /// How many overflow cells exist.
-    pub(super) live_cells: LiveCells,
     /// The frontier of the last purge of overflow cells.
     pub(super) purged: AtomicU64,
 }
@@ -129,6 +129,7 @@ impl<T> RingShared<T> {
                     suspect: AtomicU64::new(0),
                     suspect_reader: AtomicPtr::new(core::ptr::null_mut()),
                     freed: AtomicU64::new(0),
+                    latest_cell: LatestCell::new(),
                 })
                 .collect(),
             limits: CachePadded::new(Limits {
@@ -141,7 +142,6 @@ impl<T> RingShared<T> {
                 rare: CachePadded::new(RareLimits {
                     revoked_below: AtomicU64::new(0),
                     revocations_until: AtomicU64::new(0),
-                    live_cells: LiveCells::new(0),
                     purged: AtomicU64::new(first_seq),
                 }),
             }),
@@ -170,6 +170,15 @@ impl<T> RingShared<T> {
 
     pub(super) fn slot_meta(&self, seq: u64) -> &SlotMeta {
         &self.slot_metas[self.geometry.index(seq)]
+    }
+
+    /// Returns where to find the overflow cell of `seq`.
+    pub(super) fn place(&self, seq: u64) -> Place<'_> {
+        Place {
+            seq,
+            lap: self.geometry.lap(seq),
+            latest: &self.slot_meta(seq).latest_cell,
+        }
     }
 
     pub(super) fn first_seq(&self) -> u64 {

@@ -54,6 +54,12 @@ impl Stamp {
         self.0 & !VOID == seq << SEQ_SHIFT
     }
 
+    /// Returns the sequence of a stamp that some publisher has stored.
+    #[inline(always)]
+    pub(super) fn seq(self) -> u64 {
+        self.0 >> SEQ_SHIFT
+    }
+
     #[inline(always)]
     pub(super) fn is_void(self) -> bool {
         self.0 & VOID != 0

@@ -195,23 +195,25 @@ impl<T> RingShared<T> {
         let expires = (seq + 1).saturating_sub(self.geometry.capacity());
         // Relaxed, pairs with `receive.direct`: as `divert.mark`, for receives of what expires with `seq`.
         raise(&self.limits.direct_from, expires, ord!("divert.direct", Relaxed));
-        // Relaxed, pairs with `frontier.raise`: how far expiry has come; an old value costs a cell.
-        if seq >= self.limits.frontier.load(ord!("divert.frontier", Relaxed)) {
-            // Relaxed, pairs with `purge.count`: a hint to clearings and to the limit on cells.
-            let cells = self.limits.rare.live_cells.fetch_add(1, ord!("divert.count", Relaxed));
-            if (cells as u64) < self.max_cells() {
-                self.overflow.push(seq, value);
-                return None;
-            }
-            // Relaxed, pairs with `divert.count`: a hint to clearings and to the limit on cells.
-            self.limits
-                .rare
-                .live_cells
-                .fetch_sub(1, ord!("divert.uncount", Relaxed));
-        }
+        let place = self.place(seq);
+        // Relaxed, pairs with `frontier.raise` through `overflow.peek`: an old value costs a cell, and the publisher of a later
+        // event of the slot has seen the frontier beyond `seq`.
+        let has_expired = || self.limits.frontier.load(ord!("divert.frontier", Relaxed)) > seq;
+        let replaces = |lap| {
+            let before = seq - (place.lap - lap) * self.geometry.slots();
+            // Relaxed, pairs with `freed.slot` through `overflow.publish`: marked before it can no longer be found.
+            raise(&self.slot_meta(seq).freed, before, ord!("divert.replace", Relaxed));
+        };
+        let refused = match self
+            .overflow
+            .publish(place, value, self.max_cells(), has_expired, replaces)
+        {
+            Ok(()) => return None,
+            Err(refused) => refused,
+        };
         // Release, pairs with `freed.slot`: a subscriber that finds the event gone finds the tail beyond it.
         raise(&self.slot_meta(seq).freed, seq, ord!("divert.lose", Release));
-        value
+        refused
     }
 
     /// Returns the limit on overflow cells: all that are retained, those that expire before the next purge, and those that

@@ -18,6 +18,7 @@ mod diverted;
 mod lag;
 mod lapped;
 mod order;
+mod overflow;
 mod overwrite;
 mod parking;
 mod release;
@@ -37,6 +38,7 @@ pub(crate) const ALL: &[&[Model]] = &[
     lapped::MODELS,
     revoke::MODELS,
     diverted::MODELS,
+    overflow::MODELS,
     subscribe::MODELS,
     values::MODELS,
     release::MODELS,

@@ -97,6 +97,9 @@ pub(crate) const UNFINISHED_SPINS: u32 = 0;
 /// The most sequences one announcement covers; small capacities never get there.
 pub(crate) const ANNOUNCE_MAX: u64 = 64;
 
+/// The blocks of overflow cells, each as large as all before it.
+pub(crate) const OVERFLOW_BLOCKS: usize = 4;
+
 /// Every clearing may revoke announcements.
 pub(crate) const REVOKE_EVERY: u64 = 0;
 
