@@ -250,7 +250,8 @@ impl<T> ReadCursor<T> {
         let first = self.next_slow();
         self.reach = Reach::Short;
         self.reads = Reads::One;
-        self.batch_first = first.as_ref().map_or(0, |first| first.seq);
+        let first = first?;
+        self.batch_first = first.seq;
         // What is published lies below `writable`. If not even the first event can have expired by then, the tail need not be read.
         // Relaxed, pairs with `clear.writable`: raised before what lies below it was published.
         let writable = self.shared.limits.writable.load(ord!("batch.writable", Relaxed));
@@ -259,7 +260,7 @@ impl<T> ReadCursor<T> {
         } else {
             0
         };
-        first
+        Ok(first)
     }
 
     /// Finds the next event of a batch whose first was found: inside the announced interval, and not lost when the batch began.

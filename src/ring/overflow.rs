@@ -292,8 +292,12 @@ impl<T> Overflow<T> {
         let value = NonNull::new(self.cell(index).value.load(ord!("overflow.take_value", Relaxed)))?;
         // SAFETY: it came from a box, and this thread has it to itself.
         let value = unsafe { Box::from_raw(value.as_ptr()) };
-        // SAFETY: it was initialised when the cell was given to its publisher; it is moved out once, here.
-        Some(value.with_mut(|value| unsafe { (*value).assume_init_read() }))
+        Some(value.with_mut(|value| {
+            // SAFETY: as above.
+            let value = unsafe { &mut *value };
+            // SAFETY: it was initialised by the publisher, and is moved out once, here.
+            unsafe { value.assume_init_read() }
+        }))
     }
 
     fn uncount(&self, cells: usize) {
@@ -309,7 +313,7 @@ impl<T> Overflow<T> {
 
     /// Takes a free cell, or makes one.
     fn take_free(&self) -> usize {
-        // Acquire, pairs with `overflow.give`: whoever had the cell is finished with it.
+        // Acquire, pairs with `overflow.give`: the thread that had the cell is finished with it.
         let mut first = CellRef(self.free.load(ord!("overflow.free", Acquire)));
         while let Some(index) = first.cell() {
             // Relaxed, pairs with `overflow.chain` and `overflow.give_last` through `overflow.free`: an old value belongs to
@@ -395,9 +399,11 @@ impl<T> Overflow<T> {
         let (block, offset) = block_of(index);
         // Acquire, pairs with `overflow.add_block`: the cells are complete.
         let cells = self.blocks[block].load(ord!("overflow.block", Acquire));
-        debug_assert!(!cells.is_null(), "who has an index finds the block");
-        // SAFETY: a block lives as long as the ring, has this many cells, and was added before anybody got the index.
-        unsafe { &*cells.add(offset) }
+        debug_assert!(!cells.is_null(), "a thread that has an index finds the block");
+        // SAFETY: the block has this many cells, and was added before anybody got the index.
+        let cell = unsafe { cells.add(offset) };
+        // SAFETY: as above; a block lives as long as the ring, and its cells are only ever shared.
+        unsafe { &*cell }
     }
 
     fn stamp(&self, index: usize) -> Stamp {
@@ -415,8 +421,10 @@ impl<T> Overflow<T> {
             }
             let first = if block == 0 { 0 } else { block_size(block) };
             for offset in 0..block_size(block) {
-                // SAFETY: a block lives as long as the ring and has this many cells.
-                visit(first + offset, unsafe { &*cells.add(offset) });
+                // SAFETY: the block has this many cells.
+                let cell = unsafe { cells.add(offset) };
+                // SAFETY: as above; a block lives as long as the ring, and its cells are only ever shared.
+                visit(first + offset, unsafe { &*cell });
             }
         }
     }

@@ -100,8 +100,10 @@ impl Cells {
         let value = value.expect("it has a value");
         // SAFETY: nobody takes the event out, so its value stays where it is.
         let found = unsafe { value.as_ref() }.with(|value| {
-            // SAFETY: as above; the cell was published with a value.
-            unsafe { (*value).assume_init_ref() }.label()
+            // SAFETY: as above.
+            let value = unsafe { &*value };
+            // SAFETY: the cell was published with a value.
+            unsafe { value.assume_init_ref() }.label()
         });
         assert_eq!(Some(found), label);
     }
