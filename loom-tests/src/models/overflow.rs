@@ -34,7 +34,7 @@ pub(crate) const MODELS: &[Model] = &[
     },
     Model {
         name: "cell_of_a_lapped_publisher_replaces_none",
-        clauses: &[2, 4],
+        clauses: &[2, 4, 7],
         bound: Bound::Exhaustive,
         run: lapped,
     },
