@@ -1,5 +1,5 @@
--- Tables. In the migrations, @schema@ stands for the store's schema as a quoted identifier, and @schema_name@ for its name as a
--- string literal.
+-- Tables. The placeholders in the migrations stand for the store's schema: one for the quoted identifier, one for the name as a
+-- string literal. They never stand in a comment, which a line feed in the name would end.
 --
 -- Everything of the store is written with its schema, and everything else is of pg_catalog: the migrations run with that schema alone
 -- on the search path, before pg_temp, and the functions keep this path. So neither the caller's path nor another object in the

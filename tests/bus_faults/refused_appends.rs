@@ -80,6 +80,14 @@ async fn p34_an_append_that_fails_for_its_own_reason_leaves_the_bus_live() {
         bus.append_and_publish(event.clone()).await.unwrap_err();
     }
     assert_eq!(bus.health().state, BusState::Live);
+    // A stream without a next number concerns nobody else.
+    database
+        .psql("INSERT INTO doorbell.events (stream_key, seq, event_id, payload) VALUES ('full', 9223372036854775807, gen_random_uuid(), '{}')")
+        .unwrap();
+    for _ in 0..3 {
+        bus.append_and_publish(note("full", "no number")).await.unwrap_err();
+        assert_eq!(bus.health().state, BusState::Live);
+    }
     // Contention is no reason either.
     for sqlstate in ["55P03", "40P01", "40001"] {
         refuse(&database, sqlstate);

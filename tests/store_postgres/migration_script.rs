@@ -120,14 +120,55 @@ async fn p23_a_migration_that_differs_from_the_recorded_one_is_refused() {
 async fn p23_the_script_does_not_depend_on_settings() {
     let database = Database::fresh().unwrap();
     let settings = "SET default_transaction_isolation = serializable; SET default_transaction_read_only = on; \
-                    SET standard_conforming_strings = off; SET search_path = public, pg_catalog; SET client_encoding = LATIN1;";
+                    SET standard_conforming_strings = off; SET search_path = public, pg_catalog; SET client_encoding = LATIN1; \
+                    SET quote_all_identifiers = on;";
     let schema = "sélect";
+    for _ in 0..2 {
+        database
+            .psql(&format!("{settings}\n{}", migration_sql(schema).unwrap()))
+            .unwrap();
+    }
     database
-        .psql(&format!("{settings}\n{}", migration_sql(schema).unwrap()))
+        .psql("ALTER ROLE CURRENT_USER SET quote_all_identifiers = on")
         .unwrap();
     let store = store(&database, schema).await;
     store.check_migrated().await.unwrap();
     assert_eq!(store.append(event("a", "x")).await.unwrap().seq, 1);
+}
+
+/// Nothing in the name of a schema is run as SQL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p23_a_schema_may_have_any_name_that_postgres_accepts() {
+    let database = Database::fresh().unwrap();
+    let hostile = "CREATE SCHEMA injected; --";
+    for (number, schema) in [
+        format!("t\n{hostile}"),
+        format!("t\r{hostile}"),
+        format!("t\";{hostile}"),
+        format!("t';{hostile}"),
+        format!("t\\';{hostile}"),
+        format!("t*/{hostile}"),
+        format!("t$do${hostile}"),
+        format!("@schema_name@;{hostile}"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let by_script = number % 2 == 1;
+        if by_script {
+            database.psql(&migration_sql(schema).unwrap()).unwrap();
+        }
+        let store = store(&database, schema).await;
+        store.migrate().await.unwrap();
+        store.check_migrated().await.unwrap();
+        assert_eq!(store.append(event("a", "x")).await.unwrap().seq, 1, "{schema:?}");
+        let injected = "SELECT count(*) FROM pg_namespace WHERE nspname = 'injected'";
+        assert_eq!(database.psql(injected).unwrap(), "0", "{schema:?}");
+        if !by_script {
+            // The script accepts what migrate() has made.
+            database.psql(&migration_sql(schema).unwrap()).unwrap();
+        }
+    }
 }
 
 /// As psql with `ON_ERROR_ROLLBACK` does.

@@ -151,6 +151,7 @@ fn is_reason_of_store(error: &StoreError) -> bool {
     !matches!(
         error,
         StoreError::SeqConflict { .. }
+            | StoreError::StreamFull { .. }
             | StoreError::InvalidStreamKey(_)
             | StoreError::Encode { .. }
             | StoreError::LockTimeout

@@ -154,9 +154,10 @@ BEGIN
                 HINT = 'Nothing was changed. Connect as that role if it is to own the store, otherwise drop the schema or use another one.';
     ELSIF 6 <> (
         SELECT count(*) FROM pg_attribute a
-        WHERE a.attrelid = migrations_id AND NOT a.attisdropped AND (a.attname, a.atttypid::regtype::text) IN (
-            ('version', 'bigint'), ('description', 'text'), ('installed_on', 'timestamp with time zone'),
-            ('success', 'boolean'), ('checksum', 'bytea'), ('execution_time', 'bigint'))
+        WHERE a.attrelid = migrations_id AND NOT a.attisdropped AND (a.attname, a.atttypid) IN (
+            ('version', 'bigint'::regtype), ('description', 'text'::regtype),
+            ('installed_on', 'timestamp with time zone'::regtype), ('success', 'boolean'::regtype),
+            ('checksum', 'bytea'::regtype), ('execution_time', 'bigint'::regtype))
     ) THEN
         RAISE EXCEPTION 'its table migrations is not the one of an event store'
             USING ERRCODE = '{UNSAFE_SCHEMA}', HINT = 'Nothing was changed. Use another schema.';
@@ -317,6 +318,21 @@ mod tests {
                 .replace("@schema_name@", "E'doorbell'");
             assert!(script.contains(&text) && !text.contains('@'), "{}", migration.version);
             assert!(script.contains(&hex(&migration.checksum)), "{}", migration.version);
+        }
+    }
+
+    #[test]
+    fn the_schema_stands_in_no_comment() {
+        // Nothing may follow a `--` but the comment: a line feed in the name would end it.
+        let script = migration_sql("a\nb").unwrap();
+        for line in script.lines().filter(|line| line.contains("--")) {
+            assert!(!line.ends_with("\"a") && !line.ends_with("'a"), "{line}");
+        }
+        for migration in MIGRATIONS.iter() {
+            for line in migration.sql.as_str().lines() {
+                let comment = line.split_once("--").map_or("", |(_, comment)| comment);
+                assert!(!comment.contains("@schema"), "{line}");
+            }
         }
     }
 
