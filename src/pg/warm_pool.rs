@@ -350,14 +350,16 @@ impl WarmPool {
             last_used: Instant::now(),
             runtime: runtime.clone(),
         });
-        if !std::mem::replace(&mut warm.has_reaper, true) {
+        let has_reaper = std::mem::replace(&mut warm.has_reaper, true);
+        drop(warm);
+        if !has_reaper {
             let reaper = Reaper {
                 warm: Arc::clone(&self.warm),
                 finished: false,
             };
+            // Without the lock: a runtime that shuts down drops the reaper here.
             runtime.spawn(reaper.run());
         }
-        drop(warm);
         if is_awaited {
             self.handed_over.notify_one();
         }
@@ -483,6 +485,30 @@ mod tests {
             .unwrap()
             .forget();
         waiter.abort();
+    }
+
+    #[test]
+    fn a_connection_may_be_given_back_while_the_runtime_shuts_down() {
+        let server = throwaway_postgres::Server::start().unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let entered = runtime.handle().clone();
+        let (pool, mut connection) = runtime.block_on(async {
+            let pool = WarmPool::shared(PgPoolOptions::new().connect_lazy(&server.url()).unwrap());
+            let connection = pool.acquire().await.unwrap();
+            (pool, connection)
+        });
+        runtime.shutdown_background();
+        let (returned, has_returned) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let _entered = entered.enter();
+            connection.acquired_at = Instant::now();
+            // The runtime drops the reaper instead of running it.
+            pool.give_back(connection);
+            let warm = pool.warm.lock();
+            returned.send((warm.idle.len(), warm.has_reaper)).unwrap();
+        });
+        let state = has_returned.recv_timeout(Duration::from_secs(30));
+        assert_eq!(state, Ok((0, false)), "nothing is kept, and nothing hangs");
     }
 
     #[tokio::test]
