@@ -497,7 +497,7 @@ mod tests {
             let connection = pool.acquire().await.unwrap();
             (pool, connection)
         });
-        runtime.shutdown_background();
+        drop(runtime);
         let (returned, has_returned) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let _entered = entered.enter();
