@@ -27,7 +27,7 @@ per_message() {
 }
 
 printf '%-16s %10s %10s %16s\n' scenario doorbell tokio 'doorbell/tokio'
-for scenario in publish publish_receive publish_read batch publish_batch; do
+for scenario in publish publish_receive publish_read wait batch publish_batch; do
     doorbell=$(per_message doorbell "$scenario")
     tokio=$(per_message tokio "$scenario")
     ratio=$(echo "$doorbell $tokio" | awk '{ printf "%.2f", $1 / $2 }')

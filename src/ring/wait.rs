@@ -73,18 +73,17 @@ impl Wait {
         find: impl Find<T>,
     ) -> Poll<Result<Found<T>, RecvError>> {
         let budget = ready!(coop::poll_proceed(cx));
-        if !self.listed
-            && let Some(answer) = answer(find(cursor))
-        {
+        let looked = !self.listed;
+        if looked && let Some(answer) = answer(find(cursor)) {
             budget.made_progress();
             return Poll::Ready(answer);
         }
-        let answer = ready!(self.poll_slow(cursor, cx, &find));
+        let answer = ready!(self.poll_slow(cursor, cx, &find, looked));
         budget.made_progress();
         Poll::Ready(answer)
     }
 
-    /// Does the rest of [`Wait::poll`], when there is a wait to begin or to end.
+    /// Does the rest of [`Wait::poll`], when there is a wait to begin (after it has looked for the event) or to end.
     #[cold]
     #[inline(never)]
     fn poll_slow<T>(
@@ -92,9 +91,11 @@ impl Wait {
         cursor: &mut ReadCursor<T>,
         cx: &mut Context<'_>,
         find: &impl Find<T>,
+        looked: bool,
     ) -> Poll<Result<Found<T>, RecvError>> {
         self.resume(cursor);
-        let answer = match Self::find_spinning(cursor, find) {
+        let found = if looked { None } else { answer(find(cursor)) };
+        let answer = match found.or_else(|| Self::find_unfinished(cursor, find)) {
             Some(answer) => answer,
             None if self.listed
                 && !self.must_poll
@@ -214,24 +215,24 @@ impl Wait {
         }
     }
 
-    /// Finds the next event. Spins briefly if its publication is in progress.
-    fn find_spinning<T>(cursor: &mut ReadCursor<T>, find: &impl Find<T>) -> Option<Result<Found<T>, RecvError>> {
+    /// Spins briefly if the publication of the next event is in progress, for which the caller has looked in vain.
+    fn find_unfinished<T>(cursor: &mut ReadCursor<T>, find: &impl Find<T>) -> Option<Result<Found<T>, RecvError>> {
         for _ in 0..UNFINISHED_SPINS {
-            if let Some(answer) = answer(find(cursor)) {
-                return Some(answer);
-            }
             if !cursor.is_claimed() {
                 return None;
             }
             spin_hint();
+            if let Some(answer) = answer(find(cursor)) {
+                return Some(answer);
+            }
         }
-        answer(find(cursor))
+        None
     }
 
     fn enlist<T>(&mut self, cursor: &mut ReadCursor<T>, find: &impl Find<T>, target: WakeTarget) -> Enlisted<T> {
         let notified = self.notified.get_or_insert_with(|| Arc::new(NotifiedFlag::new()));
         let shared = cursor.shared();
-        if !WaitQueue::register(&shared.wait_queue, cursor.number(), notified, target) {
+        if !WaitQueue::register(&shared.wait_queue, cursor.number(), notified, self.listed, target) {
             // Closed: find what is retained, or report the close.
             self.listed = false;
             return Enlisted::Answer(answer(find(cursor)).unwrap_or(Err(RecvError::Closed)));

@@ -187,13 +187,14 @@ impl WaitQueue {
     }
 
     /// Registers the subscriber of seat `number` to be woken through `target`, or replaces its target. Returns `false` if the
-    /// channel is closed.
+    /// channel is closed. `may_be_notified` is false if the subscriber has seen every notification so far, and woken the next ones.
     ///
     /// The caller must then look once more for an event, as the `wait` module explains.
     pub(super) fn register(
         wait_queue: &Arc<Self>,
         number: usize,
         notified: &Arc<NotifiedFlag>,
+        may_be_notified: bool,
         target: WakeTarget,
     ) -> bool {
         let mut waiters = wait_queue.waiters.lock();
@@ -209,7 +210,8 @@ impl WaitQueue {
             waiters.set_watched(wake_watchdog::watch(wait_queue));
         }
         // A notification that the subscriber has not seen still obliges it to wake the next ones.
-        wait_queue.notify(waiters, Width::Few(if was_notified { CASCADE_WIDTH } else { 0 }));
+        let obliged = was_notified && may_be_notified;
+        wait_queue.notify(waiters, Width::Few(if obliged { CASCADE_WIDTH } else { 0 }));
         drop(replaced);
         true
     }
@@ -320,7 +322,9 @@ impl WaitQueue {
         loop {
             match width {
                 Width::All => self.notify_batch::<WAKE_ALL_WIDTH>(waiters, width),
-                Width::First | Width::Few(_) => self.notify_batch::<CASCADE_WIDTH>(waiters, width),
+                Width::First => self.notify_batch::<WAKE_WIDTH>(waiters, width),
+                Width::Few(0) => self.notify_batch::<0>(waiters, width),
+                Width::Few(_) => self.notify_batch::<CASCADE_WIDTH>(waiters, width),
             }
             // SeqCst fence, pairs with `defer.fence`: this thread finds the deferred work, or the thread that deferred
             // it finds the list unlocked.

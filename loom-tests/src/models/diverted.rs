@@ -38,7 +38,7 @@ pub(crate) const MODELS: &[Model] = &[
     Model {
         name: "two_publishers_divert",
         clauses: &[2, 4, 6, 7],
-        bound: Bound::Preemptions(3),
+        bound: Bound::Preemptions(2),
         run: two_publishers_divert,
     },
 ];
