@@ -33,15 +33,40 @@ BEGIN
 END
 $$;
 
--- Validates a stream key, unless any_key is set, then locks the stream until the end of the transaction.
---
--- Waits for the lock for lock_timeout_ms, or for the session's lock_timeout if that is null.
-CREATE FUNCTION @schema@.lock_stream(stream_key text, lock_timeout_ms integer DEFAULT NULL, any_key boolean DEFAULT false) RETURNS void
+-- Returns the text of an event's payload, or null if it has more than 64 MiB (67108864 bytes). Numbers make the text far larger than what
+-- is stored: 1e131071 is stored in 16 bytes, and has 131072 digits. So a payload of up to 4096 bytes, uncompressed, has at most 38 MB of
+-- text; callers need not ask for it.
+CREATE FUNCTION @schema@.payload_text(payload jsonb) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    payload_text text;
+BEGIN
+    BEGIN
+        payload_text := payload_text.payload::text;
+    EXCEPTION WHEN program_limit_exceeded THEN -- no text has more than 1 GB
+        RETURN NULL;
+    END;
+    RETURN CASE WHEN octet_length(payload_text) <= 67108864 THEN payload_text END;
+END
+$$;
+
+-- Raises RB006 if the text of an event's payload is too large, so that it could not be read.
+CREATE FUNCTION @schema@.require_size(stream_key text, payload jsonb) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+BEGIN
+    IF require_size.payload IS NOT NULL AND @schema@.payload_text(require_size.payload) IS NULL THEN
+        RAISE EXCEPTION 'the event has more than 64 MiB as text' USING ERRCODE = 'RB006', DETAIL = require_size.stream_key;
+    END IF;
+END
+$$;
+
+-- Validates a stream key, unless any_key is set, then locks the stream until the end of the transaction. Waits for the lock for
+-- lock_timeout.
+CREATE FUNCTION @schema@.lock_stream(stream_key text, any_key boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET row_security = off AS $$
 DECLARE
     -- Seeded with the schema, so that streams with the same key in two schemas do not block each other.
     lock_id bigint := hashtextextended(lock_stream.stream_key COLLATE "C", hashtextextended(@schema_name@, 0));
-    previous_timeout text;
 BEGIN
     IF lock_stream.any_key THEN
         NULL;
@@ -55,17 +80,7 @@ BEGIN
     ELSIF getdatabaseencoding() = 'SQL_ASCII' THEN
         PERFORM @schema@.require_utf8(lock_stream.stream_key);
     END IF;
-    -- Usually the lock is free, and no setting has to be changed.
-    IF NOT pg_try_advisory_xact_lock(lock_id) THEN
-        IF lock_timeout_ms IS NULL THEN
-            PERFORM pg_advisory_xact_lock(lock_id);
-        ELSE
-            previous_timeout := current_setting('lock_timeout');
-            PERFORM set_config('lock_timeout', lock_timeout_ms::text, true);
-            PERFORM pg_advisory_xact_lock(lock_id);
-            PERFORM set_config('lock_timeout', previous_timeout, true);
-        END IF;
-    END IF;
+    PERFORM pg_advisory_xact_lock(lock_id);
     -- A transaction that keeps one snapshot does not see what was committed while it waited. The primary key of events detects a
     -- concurrent append. This insert detects a concurrent trim: conflicting with a row that the snapshot does not show is a
     -- serialization failure.
@@ -126,8 +141,15 @@ DECLARE
     last_seq bigint;
     new_id uuid := gen_random_uuid();
     new_time timestamptz;
+    previous_timeout text := current_setting('lock_timeout');
 BEGIN
-    PERFORM @schema@.lock_stream(append_record.stream_key, append_record.lock_timeout_ms);
+    IF append_record.lock_timeout_ms IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', append_record.lock_timeout_ms::text, true);
+    END IF;
+    IF pg_column_size(append_record.payload) > 4096 OR pg_column_compression(append_record.payload) IS NOT NULL THEN
+        PERFORM @schema@.require_size(append_record.stream_key, append_record.payload);
+    END IF;
+    PERFORM @schema@.lock_stream(append_record.stream_key);
     -- A separate statement, so that its snapshot is taken after the stream was locked.
     last_seq := coalesce(
         (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = append_record.stream_key ORDER BY e.seq DESC LIMIT 1),
@@ -157,6 +179,9 @@ BEGIN
     appended_at := date_part('epoch', new_time);
     IF append_record.notify THEN
         PERFORM pg_notify(coalesce(append_record.channel, @schema@.notification_channel()), append_record.stream_key || ':' || seq);
+    END IF;
+    IF append_record.lock_timeout_ms IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', previous_timeout, true);
     END IF;
 END
 $$;
@@ -205,13 +230,22 @@ DECLARE
     inserted bigint;
     conflict record;
     appended record;
+    previous_timeout text := current_setting('lock_timeout');
 BEGIN
+    IF append_records.lock_timeout_ms IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', append_records.lock_timeout_ms::text, true);
+    END IF;
     IF cardinality(append_records.payloads) IS DISTINCT FROM cardinality(append_records.stream_keys)
         OR cardinality(append_records.expected_seqs) <> cardinality(append_records.stream_keys) THEN
         RAISE EXCEPTION 'the arrays differ in length' USING ERRCODE = 'array_subscript_error';
     END IF;
+    IF pg_column_size(append_records.payloads) > 4096 OR pg_column_compression(append_records.payloads) IS NOT NULL THEN
+        PERFORM @schema@.require_size(b.k, b.payload)
+        FROM unnest(append_records.stream_keys, append_records.payloads) AS b (k, payload)
+        WHERE pg_column_size(b.payload) > 4096 OR pg_column_compression(b.payload) IS NOT NULL;
+    END IF;
     FOREACH distinct_key IN ARRAY distinct_keys LOOP
-        PERFORM @schema@.lock_stream(distinct_key, append_records.lock_timeout_ms);
+        PERFORM @schema@.lock_stream(distinct_key);
     END LOOP;
     last_seqs := ARRAY(
         SELECT coalesce(
@@ -262,6 +296,9 @@ BEGIN
             PERFORM @schema@.notify_events(appended.k, appended.first, appended.last, append_records.channel);
         END LOOP;
     END IF;
+    IF append_records.lock_timeout_ms IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', previous_timeout, true);
+    END IF;
 END
 $$;
 REVOKE EXECUTE ON FUNCTION @schema@.append_records FROM PUBLIC;
@@ -284,13 +321,14 @@ BEGIN
 END
 $$;
 
--- Like append_records, but never waits for a lock: events of streams that another transaction has locked are skipped, and their
+-- Like append_records, but never waits for the lock of a stream: events of streams that another transaction has locked are skipped, and their
 -- sequence numbers and IDs are null. The other events are appended, all or none. A process that appends to many streams groups
 -- them in few transactions this way, without one locked stream delaying the others.
 CREATE FUNCTION @schema@.try_append_records(
     IN stream_keys text[],
     IN payloads jsonb[],
     IN expected_seqs bigint[] DEFAULT NULL,
+    IN lock_timeout_ms integer DEFAULT NULL,
     OUT seqs bigint[],
     OUT event_ids bytea[],
     OUT appended_at double precision
@@ -308,7 +346,8 @@ BEGIN
         IF pg_try_advisory_xact_lock(hashtextextended(try_append_records.stream_keys[1] COLLATE "C", schema_hash)) THEN
             SELECT r.seq, r.event_id, r.appended_at INTO appended
             FROM @schema@.append_record(
-                try_append_records.stream_keys[1], try_append_records.payloads[1], try_append_records.expected_seqs[1]) AS r;
+                try_append_records.stream_keys[1], try_append_records.payloads[1], try_append_records.expected_seqs[1],
+                lock_timeout_ms => try_append_records.lock_timeout_ms) AS r;
             seqs := ARRAY[appended.seq];
             event_ids := ARRAY[appended.event_id];
             appended_at := appended.appended_at;
@@ -324,7 +363,8 @@ BEGIN
     IF cardinality(locked_keys) = 0 THEN
         SELECT r.seqs, r.event_ids, r.appended_at INTO seqs, event_ids, appended_at
         FROM @schema@.append_records(
-            try_append_records.stream_keys, try_append_records.payloads, try_append_records.expected_seqs) AS r;
+            try_append_records.stream_keys, try_append_records.payloads, try_append_records.expected_seqs,
+            lock_timeout_ms => try_append_records.lock_timeout_ms) AS r;
         RETURN;
     END IF;
     positions := ARRAY(
@@ -334,7 +374,8 @@ BEGIN
     FROM @schema@.append_records(
         ARRAY(SELECT try_append_records.stream_keys[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
         ARRAY(SELECT try_append_records.payloads[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
-        ARRAY(SELECT try_append_records.expected_seqs[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o)) AS r;
+        ARRAY(SELECT try_append_records.expected_seqs[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
+        lock_timeout_ms => try_append_records.lock_timeout_ms) AS r;
     appended_at := appended.appended_at;
     seqs := array_fill(NULL::bigint, ARRAY[cardinality(try_append_records.stream_keys)]);
     event_ids := array_fill(NULL::bytea, ARRAY[cardinality(try_append_records.stream_keys)]);

@@ -23,35 +23,58 @@ $$;
 -- least one row per requested range, in array order, numbered by ordinal from 1; a range without events has one row, with nulls
 -- for the event. A low-water mark above the last event, which takes a row that was changed by hand, is returned as the number of that
 -- event: the stream continues there.
+--
+-- Ends early once the payloads have max_bytes in all: then more is true in the last row, its range may have more events, and the ranges
+-- after it have no row. So neither a page of large events nor many pages take longer than a server or a link allows. The payload of an
+-- event is null if payload_text() returns null.
 CREATE FUNCTION @schema@.replay_many(
     stream_keys text[],
     after bigint[],
     max_events bigint,
+    max_bytes bigint DEFAULT 9223372036854775807,
     OUT ordinal bigint,
     OUT low_water bigint,
     OUT seq bigint,
     OUT event_id bytea,
     OUT appended_at double precision,
-    OUT payload text
+    OUT payload text,
+    OUT more boolean
 ) RETURNS SETOF record
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s'
 SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    stored jsonb;
+    bytes bigint := 0;
 BEGIN
-    RETURN QUERY
-    SELECT r.ordinal,
-        CASE
-            WHEN m.low_water > r.after THEN least(m.low_water, (
-                SELECT events.seq FROM @schema@.events WHERE events.stream_key = r.stream_key ORDER BY events.seq DESC LIMIT 1))
-            ELSE coalesce(m.low_water, 0)
-        END,
-        e.seq, uuid_send(e.event_id), date_part('epoch', e.appended_at), e.payload::text
-    FROM unnest(replay_many.stream_keys, replay_many.after) WITH ORDINALITY AS r (stream_key, after, ordinal)
-    LEFT JOIN LATERAL (
-        SELECT low_water_marks.low_water FROM @schema@.low_water_marks WHERE low_water_marks.stream_key = r.stream_key LIMIT 1) AS m ON true
-    LEFT JOIN LATERAL (
-        SELECT events.seq, events.event_id, events.appended_at, events.payload FROM @schema@.events
-        WHERE events.stream_key = r.stream_key AND events.seq > r.after ORDER BY events.seq LIMIT max_events) AS e ON true
-    ORDER BY r.ordinal, e.seq;
+    more := false;
+    -- The loop fetches rows ahead, so it fetches payloads as they are stored. Without a sort, which would read all rows before the first:
+    -- a nested loop keeps the order of the ranges, and of the index within each.
+    FOR ordinal, low_water, seq, event_id, appended_at, stored IN
+        SELECT r.ordinal,
+            CASE
+                WHEN m.low_water > r.after THEN least(m.low_water, (
+                    SELECT events.seq FROM @schema@.events WHERE events.stream_key = r.stream_key ORDER BY events.seq DESC LIMIT 1))
+                ELSE coalesce(m.low_water, 0)
+            END,
+            e.seq, uuid_send(e.event_id), date_part('epoch', e.appended_at), e.payload
+        FROM unnest(replay_many.stream_keys, replay_many.after) WITH ORDINALITY AS r (stream_key, after, ordinal)
+        LEFT JOIN LATERAL (
+            SELECT low_water_marks.low_water FROM @schema@.low_water_marks
+            WHERE low_water_marks.stream_key = r.stream_key LIMIT 1) AS m ON true
+        LEFT JOIN LATERAL (
+            SELECT events.seq, events.event_id, events.appended_at, events.payload FROM @schema@.events
+            WHERE events.stream_key = r.stream_key AND events.seq > r.after ORDER BY events.seq LIMIT max_events) AS e ON true
+    LOOP
+        IF pg_column_size(stored) <= 4096 AND pg_column_compression(stored) IS NULL THEN
+            payload := stored::text;
+        ELSE
+            payload := @schema@.payload_text(stored);
+        END IF;
+        bytes := bytes + coalesce(octet_length(payload), 0);
+        more := bytes >= max_bytes;
+        RETURN NEXT;
+        EXIT WHEN more;
+    END LOOP;
 END
 $$;
 

@@ -16,8 +16,12 @@ DECLARE
     last_seq bigint;
     last_xid xid8;
     removed bigint;
+    previous_timeout text := current_setting('lock_timeout');
 BEGIN
-    PERFORM @schema@.lock_stream(trim_stream.stream_key, trim_stream.lock_timeout_ms, any_key => true);
+    IF trim_stream.lock_timeout_ms IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', trim_stream.lock_timeout_ms::text, true);
+    END IF;
+    PERFORM @schema@.lock_stream(trim_stream.stream_key, any_key => true);
     SELECT max(oldest.seq) INTO last_seq
     FROM (
         SELECT e.seq FROM @schema@.events e
@@ -25,6 +29,9 @@ BEGIN
         ORDER BY e.seq LIMIT trim_stream.max_events
     ) AS oldest;
     IF last_seq IS NULL THEN
+        IF trim_stream.lock_timeout_ms IS NOT NULL THEN
+            PERFORM set_config('lock_timeout', previous_timeout, true);
+        END IF;
         RETURN 0;
     END IF;
     SELECT e.xid INTO last_xid FROM @schema@.events e WHERE e.stream_key = trim_stream.stream_key AND e.seq = last_seq;
@@ -34,6 +41,9 @@ BEGIN
     VALUES (trim_stream.stream_key, last_seq, last_xid)
     ON CONFLICT ON CONSTRAINT low_water_marks_pkey DO UPDATE
     SET low_water = greatest(m.low_water, excluded.low_water), low_water_xid = excluded.low_water_xid;
+    IF trim_stream.lock_timeout_ms IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', previous_timeout, true);
+    END IF;
     RETURN removed;
 END
 $$;

@@ -4,6 +4,8 @@ mod bus_support;
 
 #[path = "bus_faults/frozen.rs"]
 mod frozen;
+#[path = "bus_faults/large_reads.rs"]
+mod large_reads;
 #[path = "bus_faults/listener_panics.rs"]
 mod listener_panics;
 #[path = "bus_faults/logins.rs"]

@@ -14,6 +14,8 @@ mod changed_since;
 mod connection_loss;
 #[path = "store_postgres/group_commit.rs"]
 mod group_commit;
+#[path = "store_postgres/large_events.rs"]
+mod large_events;
 #[path = "store_postgres/managed_servers.rs"]
 mod managed_servers;
 #[path = "store_postgres/manual_rows.rs"]

@@ -37,6 +37,7 @@ pub(crate) trait HistorySource<E>: Send + Sync + 'static {
 pub(crate) struct HistoryPage<E> {
     pub(crate) records: Vec<HistoryRecord<E>>,
     pub(crate) low_water: u64,
+    more: bool,
 }
 
 /// A record of the history: the event, or the reason why it cannot be decoded.
@@ -53,6 +54,7 @@ impl<E> HistoryPage<E> {
         };
         Self {
             low_water: page.low_water,
+            more: page.more,
             records: page.records.into_iter().map(record).collect(),
         }
     }
@@ -61,6 +63,12 @@ impl<E> HistoryPage<E> {
     fn reaches_beyond(&self, seq: u64) -> bool {
         self.low_water > seq || self.records.last().is_some_and(|last| last.seq > seq)
     }
+
+    /// If the store has cut the page, the number after which it goes on.
+    fn cut_after(&self) -> Option<u64> {
+        let last = self.records.last().filter(|_| self.more)?;
+        Some(last.seq)
+    }
 }
 
 type Read<E> = BoxFuture<'static, Option<Arc<HistoryPage<E>>>>;
@@ -68,7 +76,8 @@ type Read<E> = BoxFuture<'static, Option<Arc<HistoryPage<E>>>>;
 /// Completes with the page, or with `None` if the bus is shut down first.
 pub(crate) type PageFetch<E> = Shared<Read<E>>;
 
-/// A stream's version and a page number.
+/// A stream's version, and the number after which the page starts: a multiple of [`PAGE_EVENTS`], or the last number of a page that the
+/// store has cut.
 type PageId = (u64, u64);
 
 pub(crate) struct HistoryCache<E> {
@@ -107,32 +116,46 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
     /// Fetches the page that holds number `seq + 1`. If it has no record after `seq`, the store had none, or a server that lacks it has
     /// answered. `empty_reads` is the number of such answers in a row.
     pub(crate) fn page_after(self: &Arc<Self>, stream: &StreamRef, seq: u64, empty_reads: u32) -> PageFetch<E> {
-        let number = seq / PAGE_EVENTS;
-        let id = (stream.version, number);
+        let first = seq - seq % PAGE_EVENTS;
+        // A read that others have asked for may have been cut before `seq`.
+        let mut start = if empty_reads == 0 { first } else { seq };
         let mut finished = foreign::DropLater::new(); // may be the last handle of a page
         let mut cached = self.cached.lock();
-        if let Some(entry) = cached.pages.get(&id)
+        while let Some(entry) = cached.pages.get(&(stream.version, start))
             && entry.read_at.elapsed() < self.keep_for
-            && entry.page.reaches_beyond(seq)
         {
-            let page = Arc::clone(&entry.page);
-            return futures_util::future::ready(Some(page)).boxed().shared();
+            if entry.page.reaches_beyond(seq) {
+                let page = Arc::clone(&entry.page);
+                return futures_util::future::ready(Some(page)).boxed().shared();
+            }
+            match entry.page.cut_after() {
+                Some(end) if end > start => start = end,
+                _ => break,
+            }
         }
+        let id = (stream.version, start);
         match cached.reads.get(&id).and_then(WeakShared::upgrade) {
             Some(read) if read.peek().is_none() => return read,
             read => finished.0.extend(read),
         }
         let this = Arc::clone(self);
-        let read = self.source.read(
-            Arc::clone(&stream.key),
-            number * PAGE_EVENTS,
-            usize::try_from(PAGE_EVENTS).expect("a page fits into memory"),
-            empty_reads,
-        );
+        let key = Arc::clone(&stream.key);
+        let read_after = move |start: u64, empty_reads| {
+            let limit = first.saturating_add(PAGE_EVENTS).saturating_sub(start);
+            let limit = usize::try_from(limit).expect("a page fits into memory");
+            this.source.read(Arc::clone(&key), start, limit, empty_reads)
+        };
+        let this = Arc::clone(self);
         let read = async move {
-            let page = Arc::new(HistoryPage::from_page(read.await?));
-            this.insert(id, &page);
-            Some(page)
+            let mut id = id;
+            loop {
+                let page = Arc::new(HistoryPage::from_page(read_after(id.1, empty_reads).await?));
+                this.insert(id, &page);
+                match page.cut_after() {
+                    Some(end) if end <= seq && id.1 < seq => id.1 = seq, // the store has cut it before `seq`
+                    _ => return Some(page),
+                }
+            }
         };
         let fetch = read.boxed().shared();
         cached.reads.insert(id, fetch.downgrade().expect("not polled yet"));

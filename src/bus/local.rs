@@ -212,7 +212,7 @@ impl<E: StreamEvent> LocalBus<E> {
                 let recent = self.bus.store.first_recent_now(&check.range);
                 self.bus.hub.decide_late(check, recent);
             }
-            let reads = self.bus.hub.take_reads(LIMIT);
+            let reads = self.bus.hub.take_reads(LIMIT, |_| true);
             if checks.is_empty() && reads.is_empty() {
                 return;
             }

@@ -83,9 +83,14 @@ impl Retry {
 
     /// Waits after a failure.
     pub(crate) async fn wait(&mut self) {
+        tokio::time::sleep(self.next_delay()).await;
+    }
+
+    /// Returns how long to wait after a failure.
+    pub(crate) fn next_delay(&mut self) -> Duration {
         let delay = full_jitter(self.first, self.max, self.failures, fastrand::f64());
         self.failures = self.failures.saturating_add(1);
-        tokio::time::sleep(delay).await;
+        delay
     }
 }
 

@@ -62,10 +62,11 @@ pub enum StoreError {
     /// primary.
     #[error("the server is a standby or the transaction is read-only; nothing was written; connect to the primary")]
     ReadOnly,
-    /// The server cancelled the statement, for example after its `statement_timeout`. Retry, or raise the limit.
-    #[error("the server cancelled the statement: {reason}; nothing was written")]
+    /// The server cancelled the statement, for example after its `statement_timeout`; or a read of events took longer than the response
+    /// timeout, or more disk space, memory or time than the server allows. Retry, raise the limit, or read fewer events at once.
+    #[error("the statement was cancelled: {reason}; nothing was written")]
     Cancelled {
-        /// The message of the server.
+        /// The message of the server or the store.
         reason: String,
     },
     /// The store's tables are missing or outdated. Run the migrations.

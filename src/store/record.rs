@@ -92,12 +92,16 @@ impl<E: StreamEvent> Record<E> {
 #[derive(Clone, Debug)]
 pub struct Page<E> {
     /// The records in ascending order, starting with the lowest number above `after`. The store lacks events whose numbers are left
-    /// out, and will never have them; a bus reports them as a gap. If there are fewer records than the limit, the end of the stream
-    /// was reached.
+    /// out, and will never have them; a bus reports them as a gap. If there are fewer records than the limit, and `more` is false, the
+    /// end of the stream was reached.
     pub records: Vec<Record<E>>,
     /// The stream's low-water mark: retention has removed the events up to this number. It is 0 if no event was removed.
     /// If a store removes the last events of a stream without raising it, subscriptions that lack them wait for the next event.
     pub low_water: u64,
+    /// Whether the store has left out events that follow, because the page would be too large or take too long to read. There may be no
+    /// record at all, for example if another stream of the same [`replay_many`](super::Store::replay_many) was that large. Read on after
+    /// the last record.
+    pub more: bool,
 }
 
 impl<E: StreamEvent> Page<E> {
@@ -107,6 +111,7 @@ impl<E: StreamEvent> Page<E> {
         Self {
             records: events.into_iter().map(Record::from_event).collect(),
             low_water: 0,
+            more: false,
         }
     }
 }

@@ -115,7 +115,7 @@ async fn p23_a_migration_that_differs_from_the_recorded_one_is_refused() {
     );
 }
 
-/// The settings of the role that runs it do not matter.
+/// The settings of the session that runs it do not matter. (Those of the role would last for other tests.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p23_the_script_does_not_depend_on_settings() {
     let database = Database::fresh().unwrap();
@@ -129,7 +129,10 @@ async fn p23_the_script_does_not_depend_on_settings() {
             .unwrap();
     }
     database
-        .psql("ALTER ROLE CURRENT_USER SET quote_all_identifiers = on")
+        .psql(&format!(
+            "ALTER DATABASE \"{}\" SET quote_all_identifiers = on",
+            database.name()
+        ))
         .unwrap();
     let store = store(&database, schema).await;
     store.check_migrated().await.unwrap();

@@ -10,7 +10,9 @@ use sqlx::PgPool;
 use super::guarded_store::GuardedStore;
 use super::health::HealthTracker;
 use super::history_reader::HistoryReader;
+use super::isolated_reads::IsolatedReads;
 use super::notify_queue::NotifyQueue;
+use super::read_permits::ReadPermits;
 use super::runtime::Runtime;
 use super::shared::{Settings, SharedBus, next_id};
 use super::wakeups::Wakeups;
@@ -206,9 +208,11 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
         };
         let health = Arc::new(HealthTracker::new(Arc::clone(&counters)));
         let store: Arc<dyn Store<E>> = Arc::new(GuardedStore(self.store));
+        let read_permits = Arc::new(ReadPermits::new());
         let history = HistoryReader::new(
             Arc::clone(&store),
             Arc::clone(&runtime),
+            Arc::clone(&read_permits),
             Arc::clone(&counters),
             Arc::clone(&health),
         );
@@ -217,6 +221,8 @@ impl<E: StreamEvent> DistributedBusBuilder<E> {
             hub: Arc::new(Hub::new(self.hub, Arc::clone(&counters), wakeup)),
             history: HistoryCache::new(Arc::new(history), KEEP_HISTORY),
             store,
+            isolated_reads: IsolatedReads::default(),
+            read_permits,
             notify_queue: NotifyQueue::new(self.hub.pending_streams, Arc::clone(&counters)),
             counters,
             settings: self.settings,

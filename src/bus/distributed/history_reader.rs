@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::health::HealthTracker;
+use super::isolated_reads::may_concern_one_stream;
+use super::read_permits::ReadPermits;
 use super::runtime::Runtime;
 use super::store_operation::StoreOperation;
 use crate::bus::StreamEvent;
@@ -16,9 +18,6 @@ use crate::bus::stats::Counters;
 use crate::pg::backoff::Retry;
 use crate::store::{Page, Store};
 
-/// The maximum number of concurrent history reads. A pool of three connections then has one left for live reads.
-const CONCURRENT_READS: usize = 2;
-
 /// The limits of the delay before a read is repeated, because it failed or lacked the events for which it was made.
 const FIRST_DELAY: Duration = Duration::from_millis(20);
 const MAX_DELAY: Duration = Duration::from_secs(1);
@@ -26,7 +25,7 @@ const MAX_DELAY: Duration = Duration::from_secs(1);
 pub(super) struct HistoryReader<E: StreamEvent> {
     store: Arc<dyn Store<E>>,
     runtime: Arc<Runtime>,
-    permits: Arc<Semaphore>,
+    permits: Arc<ReadPermits>,
     counters: Arc<Counters>,
     health: Arc<HealthTracker>,
 }
@@ -35,13 +34,14 @@ impl<E: StreamEvent> HistoryReader<E> {
     pub(super) fn new(
         store: Arc<dyn Store<E>>,
         runtime: Arc<Runtime>,
+        permits: Arc<ReadPermits>,
         counters: Arc<Counters>,
         health: Arc<HealthTracker>,
     ) -> Self {
         Self {
             store,
             runtime,
-            permits: Arc::new(Semaphore::new(CONCURRENT_READS)),
+            permits,
             counters,
             health,
         }
@@ -71,28 +71,38 @@ impl<E: StreamEvent> HistorySource<E> for HistoryReader<E> {
                     () = answer.closed() => return,
                 }
             }
+            let mut asked = limit;
+            let mut is_retry = false;
             loop {
                 let read = async {
-                    let _permit = permits.acquire().await.ok()?;
+                    let _permit = match is_retry {
+                        false => permits.first().await,
+                        true => permits.retry().await,
+                    };
                     counters.replay_reads.add(1);
-                    Some(store.replay(&key, after, limit).await)
+                    store.replay(&key, after, asked).await
                 };
                 let read = tokio::select! {
                     read = read => read,
                     () = answer.closed() => return, // no subscription waits for it any more
                 };
                 match read {
-                    Some(Ok(page)) => {
+                    Ok(mut page) => {
                         report.succeeded();
+                        page.more |= asked < limit && page.records.len() >= asked;
                         let _ = answer.send(page);
                         return;
                     }
-                    Some(Err(error)) => {
-                        tracing::debug!(stream = &*key, after, %error, "failed to read history, retrying");
+                    Err(error) => {
+                        tracing::debug!(stream = &*key, after, asked, %error, "failed to read history, retrying");
+                        is_retry = may_concern_one_stream(&error);
+                        let was_least = asked == 1;
+                        asked = if is_retry { 1 } else { asked };
                         report.failed(error);
-                        backoff.wait().await;
+                        if was_least || !is_retry {
+                            backoff.wait().await;
+                        }
                     }
-                    None => return,
                 }
             }
         };

@@ -8,10 +8,12 @@ use parking_lot::Mutex;
 
 use super::builder::notify_pool;
 use super::health::HealthTracker;
+use super::isolated_reads::IsolatedReads;
 use super::notify_queue::NotifyQueue;
+use super::read_permits::ReadPermits;
 use super::runtime::Runtime;
 use super::wakeups::Wakeups;
-use super::{notification_listener, notifier, reader, subscription_start, sweeper};
+use super::{isolated_reads, notification_listener, notifier, reader, subscription_start, sweeper};
 use crate::bus::history_cache::HistoryCache;
 use crate::bus::hub::Hub;
 use crate::bus::stats::Counters;
@@ -49,6 +51,8 @@ pub(super) struct SharedBus<E: StreamEvent> {
     pub(super) hub: Arc<Hub<E>>,
     pub(super) history: Arc<HistoryCache<E>>,
     pub(super) store: Arc<dyn Store<E>>,
+    pub(super) isolated_reads: IsolatedReads,
+    pub(super) read_permits: Arc<ReadPermits>,
     pub(super) counters: Arc<Counters>,
     pub(super) settings: Settings,
     /// The pool for notifications. Without one, they are sent over the listening connection.
@@ -99,6 +103,8 @@ impl<E: StreamEvent> SharedBus<E> {
         self.runtime.spawn("the sweeper", sweeper::run(Arc::clone(self)));
         self.runtime.spawn("the notifier", notifier::run(Arc::clone(self)));
         self.runtime.spawn("the reader", reader::run(Arc::clone(self)));
+        self.runtime
+            .spawn("the reader of single streams", isolated_reads::run(Arc::clone(self)));
         let close_on_end = CloseOnEnd(Arc::clone(self));
         self.runtime.spawn("the end of the bus", async move {
             let _close_on_end = close_on_end;

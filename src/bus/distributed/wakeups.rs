@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(super) struct Wakeups {
     pub(super) reader: Notify,
+    pub(super) isolated_reader: Notify,
     /// The reader has delivered everything that it could read.
     pub(super) reader_idle: Notify,
     pub(super) subscription_start: Notify,
@@ -32,6 +33,7 @@ impl Wakeups {
     pub(super) fn history_checked(&self, requested: u64) {
         self.checks_done.store(requested, Ordering::Release); // pairs with the load below
         self.reader.notify_one();
+        self.isolated_reader.notify_one();
     }
 
     /// Whether the store may hold another history than the one that was delivered.

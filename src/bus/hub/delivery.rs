@@ -39,14 +39,20 @@ pub(crate) struct Delivered {
 }
 
 impl<E: StreamEvent> Hub<E> {
-    /// Takes the next reads, of at most `max` streams. The caller [delivers](Self::deliver) their pages, or puts the reads back.
-    pub(crate) fn take_reads(&self, max: usize) -> Vec<PendingRead> {
+    /// Takes the next reads, of at most `max` streams that are `wanted`. The caller [delivers](Self::deliver) their pages, or puts the
+    /// reads back.
+    pub(crate) fn take_reads(&self, max: usize, wanted: impl Fn(&str) -> bool) -> Vec<PendingRead> {
         let mut table = self.table.lock();
         let table = &mut *table;
         let mut reads = Vec::new();
+        let mut unwanted = Vec::new();
         while reads.len() < max {
             let Some(index) = table.queue.pop_front() else { break };
             let stream = table.stream_mut(index);
+            if !wanted(&stream.key) {
+                unwanted.push(index);
+                continue;
+            }
             stream.queued = false;
             let Some(cursor) = stream.cursor else { continue };
             if let Some(after) = stream.read_after() {
@@ -63,12 +69,21 @@ impl<E: StreamEvent> Hub<E> {
                 });
             }
         }
+        for index in unwanted.into_iter().rev() {
+            table.queue.push_front(index);
+        }
         if matches!(table.all.baseline, Baseline::Missing) {
             return reads; // it is not known yet where unknown streams start
         }
         let complete = matches!(table.all.baseline, Baseline::Complete(_));
         let room = max - reads.len();
-        let keys: Vec<_> = table.unverified.keys().take(room).cloned().collect();
+        let keys: Vec<_> = table
+            .unverified
+            .keys()
+            .filter(|key| wanted(key))
+            .take(room)
+            .cloned()
+            .collect();
         for key in keys {
             let seqs = table.unverified.remove(&key).expect("the key was just listed");
             // The complete baseline lacks this stream, so it was empty then, and all of it is to be delivered.
@@ -85,7 +100,11 @@ impl<E: StreamEvent> Hub<E> {
 
     /// Delivers a page that was read for `read`, with at most `limit` records.
     pub(crate) fn deliver(&self, read: PendingRead, page: Page<E>, limit: usize) -> Delivered {
-        let Page { records, low_water } = page;
+        let Page {
+            records,
+            low_water,
+            more,
+        } = page;
         let mut records = foreign::DropLater(records);
         let mut table = self.table.lock();
         let index = match read.target {
@@ -97,7 +116,7 @@ impl<E: StreamEvent> Hub<E> {
                 Some(&index) => index,
                 None if table.all.subscriptions == 0 => return Delivered::default(),
                 // The stream does not exist. It gets no entry, or false notifications would fill the table.
-                None if records.0.is_empty() && low_water <= read.after => {
+                None if records.0.is_empty() && low_water <= read.after && !more => {
                     return Delivered {
                         events: 0,
                         unfounded: 1,
@@ -112,7 +131,7 @@ impl<E: StreamEvent> Hub<E> {
             stream.wanted = stream.wanted.max(read.through);
             return Delivered::default();
         }
-        let is_full = records.0.len() >= limit;
+        let is_full = more || records.0.len() >= limit;
         let mut items = Vec::with_capacity(records.0.len());
         let stream = table.stream_mut(index);
         // The page shows what the store has after `read.after`, so a number that it lacks is missing in the store.

@@ -40,6 +40,8 @@ use crate::bus::stats::Counters;
 
 pub(crate) use attach::Attached;
 #[cfg(feature = "postgres")]
+pub(crate) use delivery::PendingRead;
+#[cfg(feature = "postgres")]
 pub(crate) use late_notifications::LateCheck;
 #[cfg(feature = "postgres")]
 pub(crate) use notifications::NotificationOutcome;

@@ -158,7 +158,7 @@ fn an_undecodable_event_keeps_its_place() {
     let mut subscription = bus.subscribe("stream:0", OnSlow::Replay);
     bus.append("stream:0", 1);
     bus.hub.on_notification("stream:0", 2..=2);
-    let read = bus.hub.take_reads(1).pop().unwrap();
+    let read = bus.hub.take_reads(1, |_| true).pop().unwrap();
     let record = Record {
         seq: 2,
         id: None,
@@ -172,6 +172,7 @@ fn an_undecodable_event_keeps_its_place() {
         Page {
             records: vec![record],
             low_water: 0,
+            more: false,
         },
         10,
     );
@@ -208,7 +209,11 @@ fn no_event_of_the_old_history_comes_after_the_new_one() {
     bus.hub.on_notification("stream:0", 7..=7);
     let seventh = |data| FleetEvent::custom("stream:0", "n", data).with_seq(7);
     let deliver = |event| {
-        let read = bus.hub.take_reads(1).pop().expect("the stream has a pending read");
+        let read = bus
+            .hub
+            .take_reads(1, |_| true)
+            .pop()
+            .expect("the stream has a pending read");
         bus.hub.deliver(read, Page::from_events(vec![event]), 10);
     };
     deliver(seventh("old"));
@@ -244,7 +249,11 @@ impl HistorySource<FleetEvent> for LosesEvents {
             return Box::pin(std::future::ready(Some(page)));
         }
         self.hub.rewind(&cursor.stream, 1, true, self.new.high_water_now(&key));
-        let read = self.hub.take_reads(1).pop().expect("the new history is wanted");
+        let read = self
+            .hub
+            .take_reads(1, |_| true)
+            .pop()
+            .expect("the new history is wanted");
         let live = self.new.replay_now(&key, read.after, 100);
         self.hub.deliver(read, live, 100);
         Box::pin(std::future::ready(Some(Page::from_events(Vec::new()))))

@@ -249,6 +249,7 @@ impl<E: StreamEvent> MemoryStore<E> {
                 })
                 .collect(),
             low_water: slice.low_water,
+            more: false,
         }
     }
 }

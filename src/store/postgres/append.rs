@@ -9,7 +9,7 @@ use sqlx::query::Query;
 use sqlx::types::Json;
 
 use super::PostgresStore;
-use super::encode::{EncodedEvent, restore_actual_seq};
+use super::encode::{EncodedEvent, restore_actual_seq, restore_stream};
 use super::error::{Operation, store_error};
 use super::read::{event_id, time};
 use crate::event::StreamEvent;
@@ -64,7 +64,8 @@ impl<E: StreamEvent> PostgresStore<E> {
         };
         let query =
             |server, lock_timeout_ms| self.append_records_query(stream_keys, events, false, lock_timeout_ms, server);
-        let row = self.run_append(first, query).await?;
+        let appended = self.run_append(first, query).await;
+        let row = appended.map_err(|error| restore_stream(error, stream_keys, events))?;
         self.metadata_of_all(&row)
     }
 

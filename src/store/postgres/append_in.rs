@@ -3,7 +3,7 @@
 use sqlx::PgConnection;
 
 use super::PostgresStore;
-use super::encode::{EncodedEvent, restore_actual_seq};
+use super::encode::{EncodedEvent, restore_actual_seq, restore_stream};
 use crate::event::StreamEvent;
 use crate::store::StoreError;
 
@@ -139,7 +139,10 @@ impl<E: StreamEvent> PostgresStore<E> {
         };
         let query = self.append_records_query(&stream_keys, &encoded, notify, self.inner.lock_timeout_ms, None);
         let appended = query.fetch_one(transaction).await;
-        let row = appended.map_err(|error| restore_actual_seq(self.append_error(error, first), &events))?;
+        let row = appended.map_err(|error| {
+            let error = restore_stream(self.append_error(error, first), &stream_keys, &encoded);
+            restore_actual_seq(error, &events)
+        })?;
         let stamped = events.into_iter().zip(self.metadata_of_all(&row)?);
         Ok(stamped.map(|(event, metadata)| metadata.stamp(event)).collect())
     }

@@ -6,6 +6,12 @@ use super::jsonb_text::escapes_nul;
 use crate::event::StreamEvent;
 use crate::store::{StoreError, check_stream_key};
 
+/// The most bytes of an event's JSON, here and as the server writes it: `payload_text()` in `migrations/0002_append.sql`.
+const MAX_EVENT_BYTES: usize = 64 << 20;
+
+/// The most bytes of the events of one batch. The server accepts no message of a gigabyte.
+const MAX_BATCH_BYTES: usize = 512 << 20;
+
 /// An event that passed every check that needs no server, so that it does not fail the transaction it is sent in.
 pub(super) struct EncodedEvent {
     pub(super) payload: Box<RawValue>,
@@ -22,6 +28,9 @@ impl EncodedEvent {
             reason,
         };
         let payload = serde_json::value::to_raw_value(event).map_err(|error| failed(error.to_string()))?;
+        if payload.get().len() > MAX_EVENT_BYTES {
+            return Err(failed("the event has more than 64 MiB as text".to_owned()));
+        }
         if escapes_nul(payload.get()) {
             return Err(failed("Postgres cannot store the NUL character (\\u0000)".to_owned()));
         }
@@ -33,8 +42,48 @@ impl EncodedEvent {
     }
 
     pub(super) fn new_all<E: StreamEvent>(events: &[E]) -> Result<Vec<Self>, StoreError> {
-        events.iter().map(Self::new).collect()
+        let mut bytes = 0_usize;
+        let encode = |event: &E| {
+            let encoded = Self::new(event)?;
+            bytes = bytes.saturating_add(encoded.payload.get().len());
+            if bytes > MAX_BATCH_BYTES {
+                return Err(StoreError::Encode {
+                    stream_key: event.stream_key().to_owned(),
+                    reason: "the events of the batch up to this one have more than 512 MiB as text".to_owned(),
+                });
+            }
+            Ok(encoded)
+        };
+        events.iter().map(encode).collect()
     }
+}
+
+/// Names the stream whose event, or whose key, has the character that the server could not encode, if the error is about one.
+pub(super) fn restore_stream(error: StoreError, stream_keys: &[&str], events: &[EncodedEvent]) -> StoreError {
+    let StoreError::Encode { stream_key, reason } = error else {
+        return error;
+    };
+    let concerned = unencodable(&reason).and_then(|character| {
+        let mut all = stream_keys.iter().zip(events);
+        let (concerned, _) = all.find(|(stream_key, event)| {
+            stream_key.contains(&*character) || event.payload.get().contains(&*character)
+        })?;
+        Some((*concerned).to_owned())
+    });
+    StoreError::Encode {
+        stream_key: concerned.unwrap_or(stream_key),
+        reason,
+    }
+}
+
+/// The character in a message of the server like: character with byte sequence 0xe2 0x98 0x83 in encoding "UTF8" has no equivalent.
+fn unencodable(message: &str) -> Option<String> {
+    let bytes = message
+        .split_whitespace()
+        .filter_map(|word| u8::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+    String::from_utf8(bytes.collect())
+        .ok()
+        .filter(|character| !character.is_empty())
 }
 
 /// Restores a number beyond the server's range, which was sent as -1, in the error that reports it.

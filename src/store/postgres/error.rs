@@ -1,5 +1,7 @@
 //! Maps errors of the server and the pool to [`StoreError`].
 
+use std::io::ErrorKind;
+
 use serde::Deserialize;
 use sqlx::postgres::PgDatabaseError;
 
@@ -13,6 +15,8 @@ const SEQ_CONFLICT: &str = "RB001";
 const INVALID_STREAM_KEY: &str = "RB002";
 /// The DETAIL is the stream key.
 const STREAM_FULL: &str = "RB005";
+/// The DETAIL is the stream key.
+const TOO_LARGE: &str = "RB006";
 
 /// The SQLSTATE that `migrations/0003_read.sql` raises. The DETAIL is [`STANDBY`] or `other`.
 const WRONG_SERVER: &str = "RB003";
@@ -33,9 +37,11 @@ struct SeqConflictDetail {
 }
 
 /// The operation that failed, on which the meaning of some SQLSTATEs depends.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation<'a> {
     Read,
+    /// A read of events, which may take less if fewer are asked for.
+    ReadEvents,
     /// An append to this stream, and perhaps to others.
     Append(&'a str),
 }
@@ -84,6 +90,12 @@ pub(super) fn store_error(error: sqlx::Error, schema: &Schema, operation: Operat
                 reason: refused.to_string(),
             }
         }
+        // The answer may be too large for the time, as may be what the server has to do for it.
+        sqlx::Error::Io(cause) if operation == Operation::ReadEvents && cause.kind() == ErrorKind::TimedOut => {
+            StoreError::Cancelled {
+                reason: cause.to_string(),
+            }
+        }
         sqlx::Error::PoolTimedOut => StoreError::Unavailable {
             reason: "no connection became available within the pool's acquire timeout: the server refuses connections, or all \
                      connections of the pool are in use"
@@ -121,6 +133,10 @@ fn from_server(error: &PgDatabaseError, schema: &Schema, operation: Operation<'_
         STREAM_FULL => StoreError::StreamFull {
             stream_key: error.detail()?.to_owned(),
         },
+        TOO_LARGE => StoreError::Encode {
+            stream_key: error.detail()?.to_owned(),
+            reason: error.message().to_owned(),
+        },
         UNSAFE_SCHEMA => StoreError::UnsafeSchema {
             schema: schema.name().to_owned(),
             reason: [Some(error.message()), error.hint()]
@@ -143,6 +159,12 @@ fn from_server(error: &PgDatabaseError, schema: &Schema, operation: Operation<'_
         },
         // Undefined table, schema, function, column.
         "42P01" | "3F000" | "42883" | "42703" => not_migrated(),
+        // Transaction timeout; the limits for disk space, memory and temporary files; text too large.
+        "25P04" | "53100" | "53200" | "53400" | "54000" if operation == Operation::ReadEvents => {
+            StoreError::Cancelled {
+                reason: error.message().to_owned(),
+            }
+        }
         // Character not in the server's encoding; character or syntax that jsonb refuses; number out of range; value too large or
         // nested too deeply.
         "22P05" | "22021" | "22P02" | "22003" | "54000" | "54001" => match operation {
@@ -150,7 +172,7 @@ fn from_server(error: &PgDatabaseError, schema: &Schema, operation: Operation<'_
                 stream_key: stream_key.to_owned(),
                 reason: error.message().to_owned(),
             },
-            Operation::Read => return None,
+            Operation::Read | Operation::ReadEvents => return None,
         },
         "57014" => StoreError::Cancelled {
             reason: error.message().to_owned(),

@@ -107,7 +107,7 @@ impl<E> PostgresStore<E> {
     ) -> Result<PgRow, sqlx::Error> {
         let connection = self.inner.connections.acquire().await?;
         let limit = self.inner.response_timeout.saturating_add(lock_wait);
-        let lock_timeout_ms = i32::try_from(lock_wait.as_millis()).unwrap_or(i32::MAX);
+        let lock_timeout_ms = lock_timeout_ms(lock_wait);
         let rows = self
             .fetch_on(connection, limit, true, |server| query(server, lock_timeout_ms))
             .await;
@@ -219,6 +219,11 @@ impl<E> PostgresStore<E> {
     pub(super) fn read_error(&self, error: sqlx::Error) -> StoreError {
         store_error(error, &self.inner.schema, Operation::Read)
     }
+}
+
+/// The server's `lock_timeout`, where 0 would be none.
+pub(super) fn lock_timeout_ms(lock_wait: Duration) -> i32 {
+    i32::try_from(lock_wait.as_millis()).unwrap_or(i32::MAX).max(1)
 }
 
 /// Whether an error has ended the session.

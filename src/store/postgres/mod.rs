@@ -47,7 +47,7 @@ use crate::pg::warm_pool::WarmPool;
 /// | [`append`](Store::append) | 1 | one transaction and flush, which concurrent appends share; 2 round trips if another session has locked the stream |
 /// | [`append_batch`](Store::append_batch) | 1 | one transaction and flush |
 /// | [`append_in`](Self::append_in), [`append_batch_in`](Self::append_batch_in) | 1 | part of the caller's transaction |
-/// | [`replay`](Store::replay), [`replay_many`](Store::replay_many) | 1 | one query and snapshot for any number of streams |
+/// | [`replay`](Store::replay), [`replay_many`](Store::replay_many) | 1 | one query and snapshot for any number of streams; at most 2 MiB and the event after them |
 /// | [`high_water`](Store::high_water), [`high_waters`](Store::high_waters), [`event_ids`](Store::event_ids) | 1 | one probe of the primary key per stream or event |
 /// | [`changed_since`](Store::changed_since) | 1 | one index probe per event since the watermark; when it lists all streams, per stream |
 ///
@@ -215,6 +215,7 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
         Ok(pages.pop().unwrap_or(Page {
             records: Vec::new(),
             low_water: 0,
+            more: false,
         }))
     }
 

@@ -8,53 +8,62 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use super::PostgresStore;
+use super::error::{Operation, store_error};
 use crate::event::StreamEvent;
 use crate::store::{EventId, Page, RecentRange, Record, ReplayRange, StoreError, Undecodable, Watermark};
 
 impl<E: StreamEvent> PostgresStore<E> {
-    /// Reads all ranges in one query, so in one snapshot, unless the server has a time limit for statements that is too short.
+    /// Reads all ranges in one query, so in one snapshot, unless the server cancels it.
     pub(super) async fn read_pages(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, StoreError> {
         match self.read_at_once(ranges, limit).await {
-            Err(StoreError::Cancelled { .. }) if ranges.len() > 1 || limit > 1 => {
+            Err(error) if is_cancelled_by_server(&error) && (ranges.len() > 1 || limit > 1) => {
                 let mut pages = Vec::with_capacity(ranges.len());
                 for range in ranges {
                     pages.push(self.read_in_parts(range, limit).await?);
                 }
                 Ok(pages)
             }
-            pages => pages,
+            pages => pages.map_err(|error| self.page_error(error)),
         }
     }
 
     /// Reads a range with several queries, and fewer records per query after each that was cancelled.
     async fn read_in_parts(&self, range: &ReplayRange, limit: usize) -> Result<Page<E>, StoreError> {
         let mut rest = range.clone();
-        let (mut records, mut low_water) = (Vec::new(), 0);
+        let mut whole = Page::from_events(Vec::new());
         let mut part = limit.div_ceil(2);
         loop {
-            let asked = part.min(limit - records.len());
-            let mut pages = match self.read_at_once(std::slice::from_ref(&rest), asked).await {
-                Err(StoreError::Cancelled { .. }) if part > 1 => {
+            let asked = part.min(limit - whole.records.len());
+            let pages = match self.read_at_once(std::slice::from_ref(&rest), asked).await {
+                Err(error) if is_cancelled_by_server(&error) && part > 1 => {
                     part /= 2;
                     continue;
                 }
-                pages => pages?,
+                // The next read begins with what could not be read.
+                Err(_) if !whole.records.is_empty() => {
+                    whole.more = true;
+                    break;
+                }
+                pages => pages.map_err(|error| self.page_error(error))?,
             };
-            let Some(mut page) = pages.pop() else { break };
-            if records.is_empty() {
-                low_water = page.low_water;
+            let Some(mut page) = pages.into_iter().next() else {
+                break;
+            };
+            if whole.records.is_empty() {
+                whole.low_water = page.low_water;
             }
             let count = page.records.len();
             rest.after = page.records.last().map_or(rest.after, |record| record.seq);
-            records.append(&mut page.records);
-            if count < asked || records.len() >= limit {
+            whole.records.append(&mut page.records);
+            whole.more = page.more;
+            if page.more || count < asked || whole.records.len() >= limit {
                 break;
             }
         }
-        Ok(Page { records, low_water })
+        Ok(whole)
     }
 
-    async fn read_at_once(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, StoreError> {
+    async fn read_at_once(&self, ranges: &[ReplayRange], limit: usize) -> Result<Vec<Page<E>>, sqlx::Error> {
         if ranges.is_empty() {
             return Ok(Vec::new());
         }
@@ -66,39 +75,32 @@ impl<E: StreamEvent> PostgresStore<E> {
                 .bind(&stream_keys)
                 .bind(&after)
                 .bind(limit)
+                .bind(READ_BYTES)
                 .bind(server)
         };
-        let rows = self.fetch_all(query).await.map_err(|error| self.read_error(error))?;
-        let mut pages: Vec<Page<E>> = Vec::with_capacity(ranges.len());
+        let rows = self.fetch_all(query).await?;
+        // A range without a row was not reached.
+        let unread = || Page {
+            more: true,
+            ..Page::from_events(Vec::new())
+        };
+        let mut pages: Vec<Page<E>> = ranges.iter().map(|_| unread()).collect();
         for row in rows {
-            // Rows come in the order of the ranges, and there is at least one per range.
-            let ordinal = usize::try_from(self.get::<i64>(&row, 0)?).unwrap_or(1);
-            if pages.len() < ordinal {
-                pages.push(Page {
-                    records: Vec::new(),
-                    low_water: self.get::<i64>(&row, 1)?.cast_unsigned(),
-                });
-            }
-            if let (Some(page), Some(range)) = (pages.last_mut(), ranges.get(ordinal - 1))
-                && let Some(seq) = self.get::<Option<i64>>(&row, 2)?
-            {
-                let record = self.record(&row, &range.stream_key, seq.cast_unsigned())?;
-                page.records.push(record);
+            let ordinal = usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0);
+            let index = ordinal.wrapping_sub(1);
+            if let (Some(page), Some(range)) = (pages.get_mut(index), ranges.get(index)) {
+                page.low_water = row.try_get::<i64, _>(1)?.cast_unsigned();
+                page.more = row.try_get(6)?;
+                if let Some(seq) = row.try_get::<Option<i64>, _>(2)? {
+                    page.records.push(record(&row, &range.stream_key, seq.cast_unsigned())?);
+                }
             }
         }
         Ok(pages)
     }
 
-    fn record(&self, row: &PgRow, stream_key: &str, seq: u64) -> Result<Record<E>, StoreError> {
-        let id: &[u8] = row.try_get(3).map_err(|error| self.read_error(error))?;
-        let appended_at: f64 = self.get(row, 4)?;
-        let payload: &str = row.try_get(5).map_err(|error| self.read_error(error))?;
-        Ok(Record {
-            seq,
-            id: event_id(id),
-            appended_at: time(appended_at),
-            event: decode(payload, stream_key, seq),
-        })
+    fn page_error(&self, error: sqlx::Error) -> StoreError {
+        store_error(error, &self.inner.schema, Operation::ReadEvents)
     }
 
     pub(super) async fn read_high_waters(&self, stream_keys: &[&str]) -> Result<Vec<u64>, StoreError> {
@@ -179,6 +181,39 @@ impl<E: StreamEvent> PostgresStore<E> {
         let ids: Vec<Option<Vec<u8>>> = self.get(&row, 0)?;
         Ok(ids.into_iter().map(|id| event_id(&id?)).collect())
     }
+}
+
+/// A read ends with the event that brings its payloads to this many bytes. The server keeps this much in memory, and a link that carries
+/// 200 kB/s has it within the default response timeout.
+const READ_BYTES: i64 = 2 << 20;
+
+/// Whether the server may need less for fewer events: it has cancelled the statement, or a limit did.
+fn is_cancelled_by_server(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(&*code, "57014" | "25P04" | "53100" | "53200" | "53400" | "54000"))
+}
+
+fn record<E: StreamEvent>(row: &PgRow, stream_key: &str, seq: u64) -> Result<Record<E>, sqlx::Error> {
+    let id: &[u8] = row.try_get(3)?;
+    let payload = row.try_get_raw(5)?;
+    let event = match payload.as_bytes() {
+        // A database with the encoding SQL_ASCII can hold any bytes.
+        Ok(bytes) => match std::str::from_utf8(bytes) {
+            Ok(payload) => decode(payload, stream_key, seq),
+            Err(error) => Err(Undecodable {
+                reason: error.to_string(),
+            }),
+        },
+        Err(_) => Err(Undecodable {
+            reason: "the event has more than 64 MiB as text".to_owned(), // the payload is null
+        }),
+    };
+    Ok(Record {
+        seq,
+        id: event_id(id),
+        appended_at: time(row.try_get(4)?),
+        event,
+    })
 }
 
 /// Returns the key to send. Reading a stream with an invalid key finds nothing; a key with NUL cannot be sent, so the empty key

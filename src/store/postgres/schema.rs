@@ -113,11 +113,11 @@ impl Schema {
             ),
             try_append_records: columns(
                 "seqs, event_ids, appended_at",
-                &format!("try_append_records({}, $2, $3)", guarded(1, 4)),
+                &format!("try_append_records({}, $2, $3, $4)", guarded(1, 5)),
             ),
             replay_many: columns(
-                "ordinal, low_water, seq, event_id, appended_at, payload",
-                &format!("replay_many({}, $2, $3)", guarded(1, 4)),
+                "ordinal, low_water, seq, event_id, appended_at, payload, more",
+                &format!("replay_many({}, $2, $3, $4)", guarded(1, 5)),
             ),
             high_waters: call(&format!("high_waters({})", guarded(1, 2))),
             high_waters_at: columns("high_waters, watermark", &format!("high_waters_at({})", guarded(1, 2))),

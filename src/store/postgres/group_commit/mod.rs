@@ -13,6 +13,8 @@ mod append_queue;
 mod contended_append;
 mod direct_append;
 
+use std::time::Duration;
+
 use serde_json::value::RawValue;
 use sqlx::types::Json;
 use tokio::runtime::Handle;
@@ -23,7 +25,7 @@ pub(super) use self::append_queue::AppendQueue;
 use self::append_queue::{QueuedAppend, StreamBatch};
 use super::PostgresStore;
 use super::encode::EncodedEvent;
-use super::execute::only_row;
+use super::execute::{lock_timeout_ms, only_row};
 use crate::event::{StreamEvent, foreign};
 use crate::pg::warm_pool::PooledConnection;
 use crate::store::StoreError;
@@ -96,11 +98,15 @@ impl<E: StreamEvent> PostgresStore<E> {
             .map(|(_, event)| Json::<&RawValue>(&event.payload))
             .collect();
         let expected_seqs: Vec<i64> = events.iter().map(|(_, event)| event.expected_seq).collect();
+        // For the locks of tables. The server gives up before this store does, which could not tell it.
+        let lock_wait = Duration::from_millis(self.inner.lock_timeout_ms.unsigned_abs().into());
+        let lock_wait = lock_timeout_ms(lock_wait.min(self.inner.response_timeout / 2));
         let query = |server| {
             sqlx::query(&self.inner.schema.try_append_records)
                 .bind(&stream_keys)
                 .bind(&payloads)
                 .bind(&expected_seqs)
+                .bind(lock_wait)
                 .bind(server)
         };
         let rows = self
