@@ -220,7 +220,7 @@ async fn live_the_life_of_a_store(url: &str) {
             "history_identity()",
             "last_seq_before('x', pg_catalog.now(), 10)",
             "trim_stream('x', 1)",
-            "lock_stream('x', 10)",
+            "lock_stream('x')",
         ] {
             let call = sqlx::AssertSqlSafe(format!("SELECT \"{schema}\".{call}"));
             session.execute(sqlx::raw_sql(call)).await.unwrap();

@@ -39,7 +39,7 @@ async fn p45_an_event_whose_text_is_too_large_is_not_appended() {
         for call in [
             format!("append('large', {payload})"),
             format!("append_many(array['small', 'large'], array['{{}}', {payload}])"),
-            format!("append('large', p) FROM (SELECT p FROM public.stored) AS s (p)"),
+            "append('large', p) FROM (SELECT p FROM public.stored) AS s (p)".to_owned(),
         ] {
             let stored =
                 format!("DROP TABLE IF EXISTS public.stored; CREATE TABLE public.stored AS SELECT {payload} AS p");
