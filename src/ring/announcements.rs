@@ -29,7 +29,7 @@ const NOTHING: u64 = u64::MAX;
 
 /// The length of an announcement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reach {
+pub(crate) enum Reach {
     /// For single receives.
     Short,
     /// For a batch.
@@ -45,7 +45,7 @@ impl Reach {
 
 /// What a receive reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reads {
+pub(crate) enum Reads {
     /// One event.
     One,
     /// Every event from one on, to the end of the announced interval.
@@ -119,7 +119,7 @@ const PER_WORD: usize = 32;
 const LISTED: u64 = (1 << PER_WORD) - 1;
 
 /// The state that a subscriber shows to other threads.
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The interval of sequences that it may read, as [`Reach::word`] writes it, or [`NOTHING`].
     announced: AtomicU64,
     /// What it is reading, as [`ReadingWord`] writes it; otherwise its position.
@@ -131,7 +131,7 @@ pub(super) struct Entry {
 impl Entry {
     /// Ends a read and shows the sequence of the next receive.
     #[inline(always)]
-    pub(super) fn end(&self, position: u64) {
+    pub(crate) fn end(&self, position: u64) {
         // Release, pairs with `scan.reading`: a publisher that sees it finds the reads before it over.
         self.reading
             .store(ReadingWord::idle(position).0, ord!("reading.end", Release));
@@ -180,7 +180,7 @@ impl Chunk {
 }
 
 /// A subscriber's entry; used by that subscriber alone, and given back by [`Announcements::leave`].
-pub(super) struct Seat {
+pub(crate) struct Seat {
     entry: NonNull<Entry>,
     chunk: NonNull<Chunk>,
     index: usize,
@@ -195,7 +195,7 @@ unsafe impl Send for Seat {}
 unsafe impl Sync for Seat {}
 
 impl Seat {
-    pub(super) fn number(&self) -> usize {
+    pub(crate) fn number(&self) -> usize {
         self.number
     }
 
@@ -206,7 +206,7 @@ impl Seat {
     }
 
     #[inline(always)]
-    pub(super) fn entry(&self) -> &Entry {
+    pub(crate) fn entry(&self) -> &Entry {
         // SAFETY: as in `chunk`; the entry is part of the chunk.
         unsafe { self.entry.as_ref() }
     }
@@ -214,7 +214,7 @@ impl Seat {
     /// Announces that the subscriber may read the sequences from `start` on, as far as `reach` goes, and that it reads now.
     ///
     /// Reads of an earlier interval end here. Fences, so that the caller can check the frontier.
-    pub(super) fn announce(&mut self, start: u64, reach: Reach, reads: Reads) {
+    pub(crate) fn announce(&mut self, start: u64, reach: Reach, reads: Reads) {
         // Release, pairs with `scan.announced`: for a scan that sees this interval, reads of the one announced before
         // are over.
         self.entry()
@@ -241,7 +241,7 @@ impl Seat {
 
     /// Withdraws the announcement.
     #[inline(always)]
-    pub(super) fn withdraw(&mut self) {
+    pub(crate) fn withdraw(&mut self) {
         // Release, pairs with `scan.announced`: for a scan that sees the withdrawal, reads of the interval announced
         // before are over.
         self.entry()
@@ -252,7 +252,7 @@ impl Seat {
     /// Says that the subscriber reads `first`, or every event from there to the end of what it has announced. The caller must
     /// execute a light barrier and check the frontier before it reads.
     #[inline(always)]
-    pub(super) fn begin(&self, first: u64, reads: Reads) {
+    pub(crate) fn begin(&self, first: u64, reads: Reads) {
         // Release, pairs with `scan.reading`: for a publisher that sees it, the reads before it are over.
         self.entry()
             .reading
@@ -260,7 +260,7 @@ impl Seat {
     }
 
     /// Says that the subscriber reads nothing, and shows the sequence of the next receive, which may be any number.
-    pub(super) fn end(&self, position: u64) {
+    pub(crate) fn end(&self, position: u64) {
         if position <= MAX_SEQ + 1 {
             return self.entry().end(position);
         }
@@ -276,7 +276,7 @@ impl Seat {
 
     /// Shows the sequence of the next receive while the subscriber reads many events.
     #[inline(always)]
-    pub(super) fn show_position_in_batch(&self, position: u64) {
+    pub(crate) fn show_position_in_batch(&self, position: u64) {
         // Relaxed, pairs with `positions.read_other`: a statistic.
         self.entry()
             .other_position
@@ -303,7 +303,7 @@ struct Free {
 // SAFETY: the pointer only reaches atomics of a chunk that lives as long as the `Announcements` that own this.
 unsafe impl Send for Free {}
 
-pub(super) struct Announcements {
+pub(crate) struct Announcements {
     short: u64,
     long: u64,
     first: Box<Chunk>,
@@ -312,7 +312,7 @@ pub(super) struct Announcements {
 
 impl Announcements {
     /// Creates a table without entries. Announcements cover `short` or `long` sequences.
-    pub(super) fn new(short: u64, long: u64) -> Self {
+    pub(crate) fn new(short: u64, long: u64) -> Self {
         let first = Box::new(Chunk::new(FIRST_CHUNK));
         let pointer = NonNull::from(&*first);
         let mut free = Free {
@@ -330,7 +330,7 @@ impl Announcements {
     }
 
     /// Takes a seat for a new subscriber that starts at `position`.
-    pub(super) fn join(&self, position: u64) -> Seat {
+    pub(crate) fn join(&self, position: u64) -> Seat {
         let mut free = self.free.lock();
         if free.seats.is_empty() {
             let size = free.seats_made.next_power_of_two().clamp(CHUNK_SIZES.0, CHUNK_SIZES.1);
@@ -350,7 +350,7 @@ impl Announcements {
     }
 
     /// Gives a seat back. It stays listed until a publisher finds that it protects nothing.
-    pub(super) fn leave(&self, mut seat: Seat) {
+    pub(crate) fn leave(&self, mut seat: Seat) {
         seat.withdraw();
         let mut free = self.free.lock();
         // Relaxed, pairs with `positions.taken`: a statistic.
@@ -365,10 +365,10 @@ impl Announcements {
     ///
     /// The caller has raised the frontier and fenced: if this scan misses an announcement, its subscriber refuses it when it
     /// checks the frontier.
-    pub(super) fn announcements(&self, mut found: impl FnMut(Announcement<'_>) -> Option<u64>) {
+    pub(crate) fn announcements(&self, mut found: impl FnMut(Announcement<'_>) -> Option<u64>) {
         self.chunks(&self.first, |chunk| {
             for (word, map) in chunk.maps.iter().enumerate() {
-                // Acquire, pairs with `unlist.leave` and `unlist.settle`: of an entry that was unlisted, the reads are over.
+                // Acquire, pairs with `unlist.settle` through `unlist.fence`: of an entry that was unlisted, the reads are over.
                 let listed = map.load(ord!("scan.listed", Acquire));
                 let (mut resting, mut revoked) = (0, 0);
                 for index in bits((listed | listed >> PER_WORD) & LISTED, word) {
@@ -390,7 +390,7 @@ impl Announcements {
     }
 
     /// Returns what `entry` announces.
-    pub(super) fn announcement<'a>(&self, entry: &'a Entry) -> Option<Announcement<'a>> {
+    pub(crate) fn announcement<'a>(&self, entry: &'a Entry) -> Option<Announcement<'a>> {
         // Acquire, pairs with `announce.interval` and `withdraw.interval`: if a later announcement is seen, the
         // reads of the earlier one are over.
         let word = entry.announced.load(ord!("scan.announced", Acquire));
@@ -418,8 +418,8 @@ impl Announcements {
             match map.compare_exchange_weak(
                 before,
                 before & !leaving | leaving << PER_WORD,
-                // Release, pairs with `scan.listed`: this thread has found the reads over.
-                ord!("unlist.leave", Release),
+                // Relaxed, pairs with `unlist.settle`: what is leaving is still visited.
+                ord!("unlist.leave", Relaxed),
                 // Relaxed, pairs with `unlist.leave`: only compared again.
                 ord!("unlist.leave_failed", Relaxed),
             ) {
@@ -444,8 +444,8 @@ impl Announcements {
         while let Err(current) = map.compare_exchange_weak(
             before,
             before & !(leaving << PER_WORD) | again,
-            // Release, pairs with `scan.listed`: this thread has found the reads over.
-            ord!("unlist.settle", Release),
+            // Relaxed, pairs with `scan.listed` through `unlist.fence`: this thread has found the reads over before the fence.
+            ord!("unlist.settle", Relaxed),
             // Relaxed, pairs with `unlist.settle`: only compared again.
             ord!("unlist.settle_failed", Relaxed),
         ) {
@@ -454,7 +454,7 @@ impl Announcements {
     }
 
     /// Calls `found` with the position of every subscriber.
-    pub(super) fn positions(&self, mut found: impl FnMut(u64)) {
+    pub(crate) fn positions(&self, mut found: impl FnMut(u64)) {
         self.chunks(&self.first, |chunk| {
             for (word, taken) in chunk.taken.iter().enumerate() {
                 // Relaxed, pairs with `announcements.take`: a statistic.
@@ -522,14 +522,14 @@ impl fmt::Debug for Announcements {
 }
 
 /// An interval that a subscriber may read.
-pub(super) struct Announcement<'a> {
-    pub(super) interval: Range<u64>,
-    pub(super) entry: &'a Entry,
+pub(crate) struct Announcement<'a> {
+    pub(crate) interval: Range<u64>,
+    pub(crate) entry: &'a Entry,
 }
 
 impl Announcement<'_> {
     /// Returns what the subscriber is reading. Says nothing about what it begins to read next.
-    pub(super) fn reads(&self) -> Range<u64> {
+    pub(crate) fn reads(&self) -> Range<u64> {
         // Acquire, pairs with `reading.end` and `reading.begin`: the reads before what is seen are over.
         let word = ReadingWord(self.entry.reading.load(ord!("scan.reading", Acquire)));
         match word.decode() {

@@ -22,7 +22,7 @@
 //!
 //! `docs/contract.md` in the repository is the contract, clause by clause; `docs/engine.md` explains the implementation.
 
-mod announcements;
+pub(crate) mod announcements;
 mod batch;
 mod broadcast_ext;
 mod builder;

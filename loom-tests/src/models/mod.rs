@@ -9,6 +9,7 @@ use crate::ring;
 use crate::wake_watchdog;
 use loom::thread::{self, JoinHandle};
 
+mod announcements;
 mod batch;
 mod broadcast_handles;
 mod broadcast_release;
@@ -37,6 +38,7 @@ pub(crate) const ALL: &[&[Model]] = &[
     void::MODELS,
     lapped::MODELS,
     revoke::MODELS,
+    announcements::MODELS,
     diverted::MODELS,
     overflow::MODELS,
     subscribe::MODELS,
