@@ -89,6 +89,8 @@ async fn p17_what_others_have_created_is_refused_after_create_was_revoked() {
     let store = superusers(database, "public").await;
     refused(store.migrate().await, &[&stranger]);
     psql(&format!("REVOKE CREATE ON SCHEMA public FROM {stranger}"));
+    refused(store.migrate().await, &["TRIGGER on public.migrations", &stranger]);
+    as_stranger("REVOKE TRIGGER ON public.migrations FROM PUBLIC");
     refused(store.migrate().await, &["belongs to the role", &stranger]);
     refused(store.check_migrated().await, &["belongs to the role", &stranger]);
     as_stranger("DROP TABLE public.migrations");
@@ -127,8 +129,23 @@ async fn p17_what_others_have_created_is_refused_after_create_was_revoked() {
             "CREATE SCHEMA other AUTHORIZATION {role}; SET ROLE {role};
             CREATE FUNCTION other.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END'; RESET ROLE;
             CREATE TRIGGER t BEFORE INSERT ON public.events FOR EACH ROW EXECUTE FUNCTION other.f()",
-            "DROP TRIGGER t ON public.events",
-            "the function of trigger t on public.events",
+            "DROP TRIGGER t ON public.events; DROP SCHEMA other CASCADE",
+            "function other.f() of trigger t on public.events",
+        ),
+        (
+            "GRANT TRIGGER ON public.events TO {role}",
+            "REVOKE TRIGGER ON public.events FROM {role}",
+            "TRIGGER on public.events",
+        ),
+        // Created while that was granted.
+        (
+            "CREATE SCHEMA other AUTHORIZATION {role}; GRANT TRIGGER ON public.events TO {role}; SET ROLE {role};
+            CREATE FUNCTION other.f() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN true; END';
+            CREATE TRIGGER t BEFORE UPDATE ON public.events FOR EACH ROW WHEN (other.f())
+                EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger(); RESET ROLE;
+            REVOKE TRIGGER ON public.events FROM {role}",
+            "DROP TRIGGER t ON public.events; DROP SCHEMA other CASCADE",
+            "function other.f() of trigger t on public.events",
         ),
     ];
     for (unsafe_change, undo, reason) in changes {
@@ -138,6 +155,30 @@ async fn p17_what_others_have_created_is_refused_after_create_was_revoked() {
         psql(&undo.replace("{role}", &stranger));
         store.check_migrated().await.unwrap();
     }
+}
+
+/// PostgreSQL 16 has members that can neither use the rights of a role nor become it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p17_a_member_that_cannot_become_the_owner_is_another_role() {
+    let roles = Roles::fresh(&["owner", "member"]);
+    let (owner, member) = (roles.name("owner"), roles.name("member"));
+    let psql = |sql: &str| roles.database.psql(sql).unwrap();
+    roles.grant("doorbell", &[("owner", "owner")]);
+    let store = roles.store("doorbell", "owner").await;
+    store.migrate().await.unwrap();
+    psql(&format!(
+        "GRANT {owner} TO {member}; GRANT CREATE ON SCHEMA doorbell TO {member}"
+    ));
+    store.check_migrated().await.unwrap();
+    if psql("SELECT current_setting('server_version_num')::int >= 160000") == "f" {
+        return;
+    }
+    psql(&format!("GRANT {owner} TO {member} WITH INHERIT false, SET false"));
+    refused(store.check_migrated().await, &["CREATE on the schema", &member]);
+    psql(&format!("GRANT {owner} TO {member} WITH INHERIT true, SET false"));
+    store.check_migrated().await.unwrap();
+    psql(&format!("GRANT {owner} TO {member} WITH INHERIT false, SET true"));
+    store.check_migrated().await.unwrap();
 }
 
 /// Its functions use the schema by its former name, which another role may have taken.

@@ -284,6 +284,45 @@ async fn p22_functions_with_the_rights_of_the_owner_are_few_and_closed() {
     assert_eq!(psql(with_owners_rights).lines().collect::<Vec<_>>(), closed);
 }
 
+/// In a schema that the store shares, `grants.sql` changes nothing of others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p22_the_rights_of_other_functions_in_the_schema_are_left_alone() {
+    let roles = Roles::fresh(&["app"]);
+    let psql = |sql: &str| roles.database.psql(sql).unwrap();
+    psql(
+        "CREATE FUNCTION public.of_admins() RETURNS int LANGUAGE sql RETURN 1;
+          REVOKE EXECUTE ON FUNCTION public.of_admins FROM PUBLIC;
+          CREATE FUNCTION public.of_everybody() RETURNS int LANGUAGE sql SECURITY DEFINER RETURN 1;
+          CREATE PROCEDURE public.procedure() LANGUAGE sql AS 'SELECT 1';",
+    );
+    let builder = PostgresStore::<FleetEvent>::builder().schema("public").unwrap();
+    builder
+        .connect(&roles.database.url())
+        .await
+        .unwrap()
+        .migrate()
+        .await
+        .unwrap();
+    roles.grant("public", &[("writer", "app"), ("reader", "app"), ("trimmer", "app")]);
+    let may_execute = |function: &str| {
+        psql(&format!(
+            "SELECT has_function_privilege('{}', 'public.{function}()', 'EXECUTE')",
+            roles.name("app")
+        ))
+    };
+    assert_eq!(may_execute("of_admins"), "f");
+    assert_eq!(may_execute("of_everybody"), "t");
+    // The script names every function of the store.
+    let functions = psql(
+        "SELECT string_agg(DISTINCT proname, ',' ORDER BY proname) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+         AND NOT prosecdef AND proname NOT IN ('of_admins', 'procedure')",
+    );
+    assert!(
+        GRANTS.contains(&format!("\\set callers_functions '{functions}'")),
+        "{functions}"
+    );
+}
+
 /// The usual application: one role that appends and reads, and calls `migrate()` at its start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p22_a_bus_runs_with_the_rights_of_writer_and_reader() {

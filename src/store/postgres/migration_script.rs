@@ -88,9 +88,9 @@ enum Use {
     Migrate,
 }
 
-/// Raises RB004 if a role that is not trusted owns the schema or anything in it, or may create objects in it: code that such a role put there
-/// could run as every role that uses the store. Trusted are the store's owner, which is the owner of the table `migrations` or, before
-/// it exists, this role; the members of the owner, which can become it; and superusers.
+/// Raises RB004 if a role that is not trusted owns the schema or anything in it, or may create objects in it or triggers on its tables: code
+/// that such a role put there could run as every role that uses the store. Trusted are the store's owner, which is the owner of the
+/// table `migrations` or, before it exists, this role; the members of the owner that have its rights or can become it; and superusers.
 ///
 /// Refuses to migrate another role's store, whose code would run as this role, and refuses superusers other roles' stores altogether:
 /// RB004 for superusers, which nothing else stops, and 42501 for others.
@@ -112,6 +112,10 @@ fn check_owners(schema: &Schema, intended: Use) -> String {
     migrations_id oid := (SELECT c.oid FROM pg_class c WHERE c.relnamespace = schema_id AND c.relname = 'migrations');
     owner name := coalesce(
         (SELECT pg_get_userbyid(c.relowner) FROM pg_class c WHERE c.oid = migrations_id), current_user);
+    -- A member that can neither use the owner's rights, nor become the owner, nor make itself able to, is any other role. Up to
+    -- PostgreSQL 15, every member can become it.
+    membership text := CASE WHEN current_setting('server_version_num')::int < 160000
+        THEN 'MEMBER' ELSE 'USAGE, SET, MEMBER WITH ADMIN OPTION' END;
     others text;
 BEGIN
     SELECT string_agg(o.description, ', ' ORDER BY o.description) INTO others
@@ -125,30 +129,40 @@ BEGIN
             UNION ALL
             SELECT 'function ' || p.oid::regprocedure, pg_get_userbyid(p.proowner) FROM pg_proc p WHERE p.pronamespace = schema_id
             UNION ALL
-            SELECT format('the function of trigger %I on %s', t.tgname, c.oid::regclass), pg_get_userbyid(p.proowner)
-            FROM pg_class c JOIN pg_trigger t ON t.tgrelid = c.oid JOIN pg_proc p ON p.oid = t.tgfoid
+            -- The function that it executes, and those in its condition.
+            SELECT DISTINCT format('function %s of trigger %I on %s', p.oid::regprocedure, t.tgname, c.oid::regclass), pg_get_userbyid(p.proowner)
+            FROM pg_class c JOIN pg_trigger t ON t.tgrelid = c.oid
+                JOIN pg_depend d ON d.classid = 'pg_trigger'::regclass AND d.objid = t.oid
+                LEFT JOIN pg_operator x ON d.refclassid = 'pg_operator'::regclass AND x.oid = d.refobjid
+                JOIN pg_proc p ON p.oid = t.tgfoid OR d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid OR p.oid = x.oprcode
             WHERE c.relnamespace = schema_id AND NOT t.tgisinternal
         ) AS o (what, role)
         WHERE NOT pg_has_role(
             -- The database's owner is the only member of pg_database_owner.
             CASE WHEN o.role = 'pg_database_owner'
                 THEN (SELECT pg_get_userbyid(d.datdba) FROM pg_database d WHERE d.datname = current_database()) ELSE o.role END,
-            owner, 'MEMBER')
+            owner, membership)
         UNION ALL
         SELECT 'CREATE on the schema is granted to ' || CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
         FROM pg_namespace n CROSS JOIN aclexplode(n.nspacl) AS a
         WHERE n.oid = schema_id AND a.privilege_type = 'CREATE'
-            AND (a.grantee = 0 OR a.grantee <> n.nspowner AND NOT pg_has_role(a.grantee, owner, 'MEMBER'))
+            AND (a.grantee = 0 OR a.grantee <> n.nspowner AND NOT pg_has_role(a.grantee, owner, membership))
+        UNION ALL
+        SELECT format('TRIGGER on %s is granted to %s', c.oid::regclass,
+            CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
+        FROM pg_class c CROSS JOIN aclexplode(c.relacl) AS a
+        WHERE c.relnamespace = schema_id AND a.privilege_type = 'TRIGGER'
+            AND (a.grantee = 0 OR a.grantee <> c.relowner AND NOT pg_has_role(a.grantee, owner, membership))
         ORDER BY 1 LIMIT 10
     ) AS o;
     IF others IS NOT NULL THEN
         RAISE EXCEPTION 'roles other than its owner % could put their code into it: %', quote_ident(owner), others
             USING ERRCODE = '{UNSAFE_SCHEMA}',
-                HINT = 'Nothing was changed. Drop what other roles have created in the schema and revoke CREATE from them, or use another schema.';
+                HINT = 'Nothing was changed. Drop what other roles have created in the schema and revoke CREATE and TRIGGER from them, or use another schema.';
     END IF;
     IF migrations_id IS NULL THEN
         {missing};
-    ELSIF {runs_as_this_role} AND NOT pg_has_role(owner, current_user, 'MEMBER') THEN
+    ELSIF {runs_as_this_role} AND NOT pg_has_role(owner, current_user, membership) THEN
         RAISE EXCEPTION 'the store belongs to the role %, whose code would run as %', quote_ident(owner), quote_ident(current_user)
             USING ERRCODE = CASE WHEN {is_superuser} THEN '{UNSAFE_SCHEMA}' ELSE '42501' END,
                 HINT = 'Nothing was changed. Connect as that role if it is to own the store, otherwise drop the schema or use another one.';
