@@ -124,6 +124,9 @@ $$;
 -- With notify, the transaction sends a notification when it commits, on channel or, if that is null, on notification_channel(). All
 -- such commits of the cluster are serialized, each waiting for the previous one's flush; on a busy server, call notify_events()
 -- after the commit instead.
+--
+-- Waits for each lock, of the stream and of the tables, for lock_timeout_ms, or for the session's lock_timeout if that is null. So a
+-- process of the server does not wait on after its client has given up.
 CREATE FUNCTION @schema@.append_record(
     IN stream_key text,
     IN payload jsonb,
@@ -141,9 +144,10 @@ DECLARE
     last_seq bigint;
     new_id uuid := gen_random_uuid();
     new_time timestamptz;
-    previous_timeout text := current_setting('lock_timeout');
+    previous_timeout text;
 BEGIN
     IF append_record.lock_timeout_ms IS NOT NULL THEN
+        previous_timeout := current_setting('lock_timeout');
         PERFORM set_config('lock_timeout', append_record.lock_timeout_ms::text, true);
     END IF;
     IF pg_column_size(append_record.payload) > 4096 OR pg_column_compression(append_record.payload) IS NOT NULL THEN
@@ -230,9 +234,10 @@ DECLARE
     inserted bigint;
     conflict record;
     appended record;
-    previous_timeout text := current_setting('lock_timeout');
+    previous_timeout text;
 BEGIN
     IF append_records.lock_timeout_ms IS NOT NULL THEN
+        previous_timeout := current_setting('lock_timeout');
         PERFORM set_config('lock_timeout', append_records.lock_timeout_ms::text, true);
     END IF;
     IF cardinality(append_records.payloads) IS DISTINCT FROM cardinality(append_records.stream_keys)
@@ -324,6 +329,8 @@ $$;
 -- Like append_records, but never waits for the lock of a stream: events of streams that another transaction has locked are skipped, and their
 -- sequence numbers and IDs are null. The other events are appended, all or none. A process that appends to many streams groups
 -- them in few transactions this way, without one locked stream delaying the others.
+--
+-- Limits the waits for other locks, those of the tables, with lock_timeout_ms: the lock_timeout of the rest of the transaction.
 CREATE FUNCTION @schema@.try_append_records(
     IN stream_keys text[],
     IN payloads jsonb[],
@@ -342,12 +349,14 @@ DECLARE
     positions integer[];
     appended record;
 BEGIN
+    IF try_append_records.lock_timeout_ms IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', try_append_records.lock_timeout_ms::text, true);
+    END IF;
     IF cardinality(try_append_records.stream_keys) = 1 AND cardinality(try_append_records.payloads) = 1 THEN
         IF pg_try_advisory_xact_lock(hashtextextended(try_append_records.stream_keys[1] COLLATE "C", schema_hash)) THEN
             SELECT r.seq, r.event_id, r.appended_at INTO appended
             FROM @schema@.append_record(
-                try_append_records.stream_keys[1], try_append_records.payloads[1], try_append_records.expected_seqs[1],
-                lock_timeout_ms => try_append_records.lock_timeout_ms) AS r;
+                try_append_records.stream_keys[1], try_append_records.payloads[1], try_append_records.expected_seqs[1]) AS r;
             seqs := ARRAY[appended.seq];
             event_ids := ARRAY[appended.event_id];
             appended_at := appended.appended_at;
@@ -363,8 +372,7 @@ BEGIN
     IF cardinality(locked_keys) = 0 THEN
         SELECT r.seqs, r.event_ids, r.appended_at INTO seqs, event_ids, appended_at
         FROM @schema@.append_records(
-            try_append_records.stream_keys, try_append_records.payloads, try_append_records.expected_seqs,
-            lock_timeout_ms => try_append_records.lock_timeout_ms) AS r;
+            try_append_records.stream_keys, try_append_records.payloads, try_append_records.expected_seqs) AS r;
         RETURN;
     END IF;
     positions := ARRAY(
@@ -374,8 +382,7 @@ BEGIN
     FROM @schema@.append_records(
         ARRAY(SELECT try_append_records.stream_keys[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
         ARRAY(SELECT try_append_records.payloads[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
-        ARRAY(SELECT try_append_records.expected_seqs[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
-        lock_timeout_ms => try_append_records.lock_timeout_ms) AS r;
+        ARRAY(SELECT try_append_records.expected_seqs[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o)) AS r;
     appended_at := appended.appended_at;
     seqs := array_fill(NULL::bigint, ARRAY[cardinality(try_append_records.stream_keys)]);
     event_ids := array_fill(NULL::bytea, ARRAY[cardinality(try_append_records.stream_keys)]);

@@ -1,5 +1,6 @@
 -- Reading. Every row is found by a probe of the primary key. The plan settings leave the planner no other choice: a plan that is
--- cached while the tables are small is still used after they have grown.
+-- cached while the tables are small is still used after they have grown. A read waits for a lock of a whole table for 5 s at most: the
+-- process of the server would wait on after the client has given up.
 
 -- Returns argument if this is the expected server: a primary that was started at this time, in UTC, to the microsecond.
 -- Otherwise raises RB003. Any server is the expected one if expected is null. As an argument of the other functions' calls, it runs
@@ -80,7 +81,7 @@ $$;
 
 -- Returns the highest sequence number of each stream, in array order, counting removed events; 0 for a stream that does not exist.
 CREATE FUNCTION @schema@.high_waters(stream_keys text[]) RETURNS bigint[]
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s'
 SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(
@@ -95,7 +96,7 @@ $$;
 
 -- Returns the ID of the event with each stream key and sequence number, in array order; null where there is no event.
 CREATE FUNCTION @schema@.event_ids(stream_keys text[], seqs bigint[]) RETURNS bytea[]
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s'
 SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(

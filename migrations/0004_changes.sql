@@ -20,7 +20,7 @@ $$;
 -- Whether the transaction IDs in the tables are this cluster's. They are not in a restored dump, and after pg_upgrade nobody knows,
 -- until rebind_after_restore() is called.
 CREATE FUNCTION @schema@.is_bound(system_identifier bigint) RETURNS boolean
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s' AS $$
 BEGIN
     -- Every row must be of this cluster. A second one comes with the data of a dump, or from a publisher.
     RETURN coalesce((
@@ -35,7 +35,7 @@ $$;
 -- transaction IDs are meaningless: on a standby, whose snapshots do not list running transactions; in a restored dump until
 -- rebind_after_restore() is called; and on a server that does not tell when it was started.
 CREATE FUNCTION @schema@.history_identity() RETURNS text
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s' AS $$
 DECLARE
     server record;
 BEGIN
@@ -100,7 +100,7 @@ CREATE FUNCTION @schema@.changed_since(
     OUT complete boolean
 )
 -- Every step is an index probe, whatever the planner estimates.
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s' SET enable_seqscan = off SET enable_indexscan = on SET jit = off AS $$
 DECLARE
     start jsonb := changed_since.since::jsonb;
     current_identity text := @schema@.history_identity();
@@ -206,7 +206,7 @@ $$;
 --
 -- STABLE, so that the watermark names the snapshot with which the numbers are read.
 CREATE FUNCTION @schema@.high_waters_at(IN stream_keys text[], OUT high_waters bigint[], OUT watermark text)
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s' AS $$
 DECLARE
     current_identity text := @schema@.history_identity();
 BEGIN
@@ -227,7 +227,7 @@ CREATE FUNCTION @schema@.first_recent(
     watermarks text[],
     max_ages double precision[]
 ) RETURNS bigint[]
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s'
 SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
     current_identity text := @schema@.history_identity();

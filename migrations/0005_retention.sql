@@ -16,9 +16,10 @@ DECLARE
     last_seq bigint;
     last_xid xid8;
     removed bigint;
-    previous_timeout text := current_setting('lock_timeout');
+    previous_timeout text;
 BEGIN
     IF trim_stream.lock_timeout_ms IS NOT NULL THEN
+        previous_timeout := current_setting('lock_timeout');
         PERFORM set_config('lock_timeout', trim_stream.lock_timeout_ms::text, true);
     END IF;
     PERFORM @schema@.lock_stream(trim_stream.stream_key, any_key => true);
@@ -89,7 +90,7 @@ CREATE FUNCTION @schema@.stream_extents(
     OUT oldest_age double precision,
     OUT last_seq bigint
 ) RETURNS SETOF record
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET jit = off AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s' SET enable_seqscan = off SET enable_indexscan = on SET jit = off AS $$
 BEGIN
     RETURN QUERY
     WITH RECURSIVE oldest AS (
@@ -112,7 +113,7 @@ $$;
 -- Examines the oldest max_events events of a stream, and returns the number of the last one that was appended before cutoff, with
 -- all its predecessors; null if there is none.
 CREATE FUNCTION @schema@.last_seq_before(stream_key text, cutoff timestamptz, max_events integer) RETURNS bigint
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s' SET enable_seqscan = off SET enable_indexscan = on AS $$
 BEGIN
     -- Stops at the first younger event: the server's clock may have been set back, but events are removed in order.
     RETURN (

@@ -205,9 +205,9 @@ async fn p45_a_character_that_the_server_lacks_is_an_error_of_its_stream() {
     assert!(is_encode_of("third", &refused), "{refused:?}");
 }
 
-/// A lock of the table, which any role with rights on it may take, keeps neither appends nor the server's processes waiting for long.
+/// A lock of a table, which any role with rights on it may take, keeps neither calls nor the server's processes waiting for long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p46_appends_that_a_lock_of_the_table_blocks_leave_nothing_behind() {
+async fn p46_calls_that_a_lock_of_the_table_blocks_leave_nothing_behind() {
     let database = Database::fresh().unwrap();
     let pool = PgPoolOptions::new()
         .max_connections(4)
@@ -216,7 +216,7 @@ async fn p46_appends_that_a_lock_of_the_table_blocks_leave_nothing_behind() {
         .unwrap();
     let store = PostgresStore::<FleetEvent>::builder()
         .lock_timeout(Duration::from_millis(300))
-        .response_timeout(Duration::from_secs(5))
+        .response_timeout(Duration::from_secs(20))
         .build(pool);
     store.migrate().await.unwrap();
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'doorbell.events'::regclass";
@@ -243,7 +243,25 @@ async fn p46_appends_that_a_lock_of_the_table_blocks_leave_nothing_behind() {
         assert!(trimmed.is_ok() || refused(&trimmed), "{trimmed:?}");
         eventually("no process waits any more", || database.psql(waiting).unwrap() == "0").await;
     }
-    assert_eq!(database.psql("SHOW lock_timeout").unwrap(), "0");
+    lock.rollback().await.unwrap();
+    let mut lock = holder.pool().begin().await.unwrap();
+    sqlx::query("LOCK TABLE doorbell.events, doorbell.low_water_marks")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    let streams = ["a".into()];
+    let reads = async {
+        tokio::join!(
+            store.replay("a", 0, 10),
+            store.high_waters(&streams),
+            store.changed_since(None, 10)
+        )
+    };
+    let (replayed, high_waters, changes) = within("reads", reads).await;
+    for result in [replayed.map(drop), high_waters.map(drop), changes.map(drop)] {
+        assert!(refused(&result), "{result:?}");
+    }
+    assert_eq!(database.psql(waiting).unwrap(), "0");
     lock.rollback().await.unwrap();
     let mut transaction = store.pool().begin().await.unwrap();
     store.append_in(&mut transaction, event("a", "hello")).await.unwrap();
