@@ -25,11 +25,12 @@ BEGIN
 END
 $$;
 
--- Raises an error if a text is not valid UTF-8, which is what clients read. A database with the encoding SQL_ASCII stores any bytes.
+-- Raises an error if a text cannot be converted to UTF-8, which is what clients read. Only for databases with another encoding: SQL_ASCII
+-- stores any bytes, and encodings such as WIN1252 have bytes that stand for no character.
 CREATE FUNCTION @schema@.require_utf8(value text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
 BEGIN
-    PERFORM convert_from(convert_to(require_utf8.value, 'SQL_ASCII'), 'UTF8');
+    PERFORM convert_to(require_utf8.value, 'UTF8');
 END
 $$;
 
@@ -77,7 +78,7 @@ BEGIN
             USING ERRCODE = 'RB002';
     ELSIF position(chr(30) IN lock_stream.stream_key) > 0 THEN
         RAISE EXCEPTION 'the stream key contains U+001E, which is not allowed' USING ERRCODE = 'RB002';
-    ELSIF getdatabaseencoding() = 'SQL_ASCII' THEN
+    ELSIF getdatabaseencoding() <> 'UTF8' THEN
         PERFORM @schema@.require_utf8(lock_stream.stream_key);
     END IF;
     PERFORM pg_advisory_xact_lock(lock_id);
@@ -167,7 +168,7 @@ BEGIN
     IF coalesce(append_record.expected_seq, 0) NOT IN (0, seq) THEN
         PERFORM @schema@.raise_seq_conflict(append_record.stream_key, seq, append_record.expected_seq);
     END IF;
-    IF getdatabaseencoding() = 'SQL_ASCII' THEN
+    IF getdatabaseencoding() <> 'UTF8' THEN
         PERFORM @schema@.require_utf8(append_record.payload::text);
     END IF;
     new_time := clock_timestamp();
@@ -277,7 +278,7 @@ BEGIN
             PERFORM @schema@.raise_seq_conflict(conflict.k, conflict.seq, conflict.expected);
         END IF;
     END IF;
-    IF getdatabaseencoding() = 'SQL_ASCII' THEN
+    IF getdatabaseencoding() <> 'UTF8' THEN
         PERFORM @schema@.require_utf8(append_records.payloads::text);
     END IF;
     new_ids := ARRAY(SELECT gen_random_uuid() FROM unnest(seqs));

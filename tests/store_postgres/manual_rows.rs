@@ -211,3 +211,30 @@ async fn p31_bytes_that_are_not_utf8_are_not_appended() {
     let page = store.replay("ä", 0, 10).await.unwrap();
     assert_eq!(page.records.len(), 1);
 }
+
+/// An encoding with bytes that stand for no character.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p31_characters_that_have_no_utf8_are_not_appended() {
+    let server = throwaway_postgres::Server::builder()
+        .encoding("WIN1252")
+        .locale("C")
+        .start()
+        .unwrap();
+    let store = doorbell::store::PostgresStore::connect(&server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    for call in [
+        "append('key' || chr(129), '{}')",
+        "append('a', jsonb_build_object('a', chr(129)))",
+        "append_many(array['key' || chr(129)], array['{}'::jsonb])",
+        "append_many(array['a', 'b'], array['{}', jsonb_build_object('a', chr(129))])",
+    ] {
+        let refused = server.psql(&format!("SELECT doorbell.{call}"));
+        let refused = refused.unwrap_err().to_string();
+        assert!(
+            refused.contains("has no equivalent in encoding \"UTF8\""),
+            "{call}: {refused}"
+        );
+    }
+    assert_eq!(store.append(event("ä", "€")).await.unwrap().seq, 1);
+    assert_eq!(store.replay("ä", 0, 10).await.unwrap().records.len(), 1);
+}
