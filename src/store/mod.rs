@@ -180,7 +180,8 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
     /// Reads at most `limit` records of a stream with numbers above `after`, in ascending order. A page that leaves out a number
     /// means that the store lacks that event for good, so a page must show one state of the store.
     ///
-    /// `limit` is at least 1. A stream that does not exist is empty.
+    /// `limit` is at least 1. A stream that does not exist is empty. A store may return fewer records than there are, if it sets
+    /// [`Page::more`]: the one in Postgres ends a page with the event that brings it to 2 MiB.
     async fn replay(&self, stream_key: &str, after: u64, limit: usize) -> Result<Page<E>, StoreError>;
 
     /// Returns the highest sequence number of a stream, counting removed events; 0 for a stream that does not exist.
@@ -255,7 +256,14 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
         let mut found = Vec::with_capacity(ranges.len());
         for range in ranges {
             let limit = usize::try_from(range.through.saturating_sub(range.after)).unwrap_or(usize::MAX);
-            let page = self.replay(&range.stream_key, range.after, limit.max(1)).await?;
+            let mut page = self.replay(&range.stream_key, range.after, limit.max(1)).await?;
+            while page.more
+                && let Some(last) = page.records.last().filter(|last| last.seq < range.through)
+            {
+                let rest = self.replay(&range.stream_key, last.seq, limit.max(1)).await?;
+                page.more = rest.more && !rest.records.is_empty();
+                page.records.extend(rest.records);
+            }
             let is_recent = |record: &Record<E>| record.appended_at.is_none_or(|at| is_younger(at, range.max_age));
             let in_range = page.records.iter().filter(|record| record.seq <= range.through);
             found.push(
