@@ -5,7 +5,10 @@ use core::task::Waker;
 use super::wait_queue::{NotifiedFlag, WakeTarget};
 use crate::sync::Arc;
 
-const NIL: usize = usize::MAX;
+/// The number of a node. Half the size of a `usize`, so that the list and its lock fit one cache line.
+type NodeIndex = u32;
+
+const NIL: NodeIndex = NodeIndex::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NodeState {
@@ -25,8 +28,8 @@ enum PoppedKind {
 struct Node {
     state: NodeState,
     unseen: bool,
-    previous: usize,
-    next: usize,
+    previous: NodeIndex,
+    next: NodeIndex,
     target: Option<WakeTarget>,
     notified: Option<Arc<NotifiedFlag>>,
 }
@@ -34,8 +37,8 @@ struct Node {
 /// A doubly linked list through the nodes.
 #[derive(Clone, Copy)]
 struct List {
-    head: usize,
-    tail: usize,
+    head: NodeIndex,
+    tail: NodeIndex,
 }
 
 impl List {
@@ -50,9 +53,8 @@ pub(super) struct WaitList {
     nodes: Vec<Node>,
     waiting: List,
     due: List,
-    listed: usize,
     /// The number of waiters for a publication that may not see them.
-    unseen: usize,
+    unseen: u32,
     closed: bool,
     watched: bool,
     /// The watchdog found a due waiter at its last turn.
@@ -65,7 +67,6 @@ impl WaitList {
             nodes: Vec::new(),
             waiting: List::EMPTY,
             due: List::EMPTY,
-            listed: 0,
             unseen: 0,
             closed: false,
             watched: false,
@@ -147,8 +148,8 @@ impl WaitList {
         if self.due.is_empty() {
             self.due = waiting;
         } else {
-            self.nodes[self.due.tail].next = waiting.head;
-            self.nodes[waiting.head].previous = self.due.tail;
+            self.nodes[self.due.tail as usize].next = waiting.head;
+            self.nodes[waiting.head as usize].previous = self.due.tail;
             self.due.tail = waiting.tail;
         }
     }
@@ -175,7 +176,7 @@ impl WaitList {
         if self.due.is_empty() {
             return None;
         }
-        let number = self.due.head;
+        let number = self.due.head as usize;
         self.unlist(number);
         if self.due.is_empty() {
             self.overdue = false;
@@ -218,7 +219,13 @@ impl WaitList {
 
     /// Returns `true` if a cascade could get stuck and no watchdog is watching yet.
     pub(super) fn needs_watch(&self) -> bool {
-        self.listed > 1 && !self.watched
+        let one = if self.waiting.is_empty() {
+            self.due
+        } else {
+            self.waiting
+        };
+        let several = one.head != one.tail || !self.waiting.is_empty() && !self.due.is_empty();
+        several && !self.watched
     }
 
     pub(super) fn is_watched(&self) -> bool {
@@ -240,42 +247,40 @@ impl WaitList {
     }
 
     fn list(&mut self, number: usize) {
-        let last = self.waiting.tail;
+        let (last, index) = (self.waiting.tail, number as NodeIndex);
         let node = &mut self.nodes[number];
         node.state = NodeState::Listed;
         node.previous = last;
         node.next = NIL;
         if last == NIL {
-            self.waiting.head = number;
+            self.waiting.head = index;
         } else {
-            self.nodes[last].next = number;
+            self.nodes[last as usize].next = index;
         }
-        self.waiting.tail = number;
-        self.listed += 1;
+        self.waiting.tail = index;
     }
 
     /// Removes the node from the list that it is in.
     fn unlist(&mut self, number: usize) {
         let node = &mut self.nodes[number];
-        let (previous, next) = (node.previous, node.next);
+        let (previous, next, index) = (node.previous, node.next, number as NodeIndex);
         if core::mem::take(&mut node.unseen) {
             self.unseen -= 1;
         }
         if previous != NIL {
-            self.nodes[previous].next = next;
-        } else if self.waiting.head == number {
+            self.nodes[previous as usize].next = next;
+        } else if self.waiting.head == index {
             self.waiting.head = next;
         } else {
             self.due.head = next;
         }
         if next != NIL {
-            self.nodes[next].previous = previous;
-        } else if self.waiting.tail == number {
+            self.nodes[next as usize].previous = previous;
+        } else if self.waiting.tail == index {
             self.waiting.tail = previous;
         } else {
             self.due.tail = previous;
         }
-        self.listed -= 1;
     }
 }
 
@@ -290,7 +295,7 @@ impl<const MOST: usize> WakeBatch<MOST> {
     pub(super) fn new() -> Self {
         Self {
             targets: [const { None }; MOST],
-            numbers: [NIL; MOST],
+            numbers: [usize::MAX; MOST],
             count: 0,
         }
     }

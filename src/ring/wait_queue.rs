@@ -20,8 +20,6 @@ use core::fmt;
 use core::task::Waker;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crossbeam_utils::CachePadded;
-
 use super::builder::Wake;
 use super::wait_list::{WaitList, WakeBatch};
 use crate::sync::thread::Thread;
@@ -86,9 +84,12 @@ impl NotifiedFlag {
 }
 
 /// The [`WaitList`] of one ring, with its lock, flags and deferred work.
+///
+/// All of it fits one cache line: who waits or wakes needs all of it, and otherwise nobody writes there.
+#[repr(align(64))]
 pub(crate) struct WaitQueue {
     /// The flags that publishers read: [`WAITING`] and [`DUE`], which change under the lock, and [`PURGE`] and [`FENCE`].
-    flags: CachePadded<AtomicU8>,
+    flags: AtomicU8,
     waiters: Mutex<WaitList>,
     /// The work of threads that found the list locked: [`DEFERRED_WAKE`] and [`DEFERRED_CASCADE`].
     deferred: AtomicU8,
@@ -110,7 +111,7 @@ enum Width {
 impl WaitQueue {
     pub(super) fn new(wake: Wake, wake_watchdog: bool) -> Self {
         Self {
-            flags: CachePadded::new(AtomicU8::new(if wake_watchdog { 0 } else { FENCE })),
+            flags: AtomicU8::new(if wake_watchdog { 0 } else { FENCE }),
             waiters: Mutex::new(WaitList::new()),
             deferred: AtomicU8::new(0),
             armed: AtomicBool::new(false),
@@ -411,5 +412,15 @@ impl fmt::Debug for WaitQueue {
             .field("wake", &self.wake)
             .field("wake_watchdog", &self.wake_watchdog)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WaitQueue;
+
+    #[test]
+    fn the_queue_fits_one_cache_line() {
+        assert_eq!(size_of::<WaitQueue>(), 64);
     }
 }
