@@ -98,7 +98,6 @@ fn against_end() {
                 assert_eq!(unsafe { *value }, SEQ);
             });
             seat.end(SEQ + 1);
-            seat
         }
     });
     let clearing = thread::spawn({
@@ -107,7 +106,7 @@ fn against_end() {
     });
     ring.clear(true);
     clearing.join().unwrap();
-    drop(reading.join().unwrap());
+    reading.join().unwrap();
 }
 
 /// The subscriber announces while one publisher unlists its entry and the other looks for what is announced.
@@ -118,10 +117,7 @@ fn against_announcement() {
     seat.end(1);
     let reading = thread::spawn({
         let ring = ring.clone();
-        move || {
-            ring.receive(&mut seat);
-            seat
-        }
+        move || ring.receive(&mut seat)
     });
     let clearing = thread::spawn({
         let ring = ring.clone();
@@ -129,5 +125,5 @@ fn against_announcement() {
     });
     ring.clear(true);
     clearing.join().unwrap();
-    drop(reading.join().unwrap());
+    reading.join().unwrap();
 }
