@@ -24,9 +24,7 @@ async fn p01_recovery_from_a_terminated_listener_needs_no_new_event() {
     let mut one = here.subscribe("agent-1");
     one.ready().await.unwrap();
     for seq in 1..=20 {
-        for pid in server.backends(OURS).unwrap() {
-            server.terminate_backend(pid).unwrap();
-        }
+        server.terminate_backends(OURS).unwrap();
         // Its notification falls into the outage, and no event follows it.
         let stamped = there
             .append_and_publish(crate::bus_support::note("agent-1", "hello"))
@@ -53,12 +51,7 @@ async fn p01_listeners_are_terminated_under_load() {
             writer.committed(20).await;
         }
         let server = server.clone();
-        blocking(move || {
-            for pid in server.backends(LISTENER).unwrap() {
-                server.terminate_backend(pid).unwrap();
-            }
-        })
-        .await;
+        blocking(move || server.terminate_backends(LISTENER).unwrap()).await;
     }
     for (stream, writer) in streams.into_iter().zip(writers) {
         let last = writer.stop().await;

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 
 use doorbell::bus::{FleetEvent, StreamEvent as _};
 use doorbell::store::{PostgresStore, Store as _, StoreError};
@@ -18,10 +19,16 @@ const ENOUGH_FAILURES: usize = 60;
 /// The results of a writer's appends: each event's text, and its number if the append succeeded.
 type Results = Vec<(String, Option<u64>)>;
 
-async fn write(store: PostgresStore, writer: usize, failures: Arc<AtomicUsize>) -> Results {
+/// Appends for as long as connections are terminated.
+async fn write(
+    store: PostgresStore,
+    writer: usize,
+    killer: Arc<JoinHandle<()>>,
+    failures: Arc<AtomicUsize>,
+) -> Results {
     let mut results = Results::new();
     let mut number = 0;
-    while failures.load(Ordering::Relaxed) < ENOUGH_FAILURES {
+    while !killer.is_finished() {
         number += 1;
         let (stream, text) = (
             format!("stream-{}", (writer + number) % STREAMS),
@@ -50,26 +57,23 @@ async fn appends_report_the_truth_when_connections_are_terminated() {
     let url = format!("{}?application_name=appends", server.url());
     let store = PostgresStore::connect(&url).await.unwrap();
     store.migrate().await.unwrap();
-    let (failures, finished) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-    let writers: Vec<_> = (0..WRITERS)
-        .map(|writer| tokio::spawn(write(store.clone(), writer, Arc::clone(&failures))))
-        .collect();
-    let killer = std::thread::spawn({
-        let (server, finished) = (Arc::clone(&server), Arc::clone(&finished));
+    let failures = Arc::<AtomicUsize>::default();
+    let killer = Arc::new(std::thread::spawn({
+        let (server, failures) = (Arc::clone(&server), Arc::clone(&failures));
         move || {
-            while !finished.load(Ordering::Relaxed) {
-                for pid in server.backends("appends").unwrap() {
-                    server.terminate_backend(pid).unwrap();
-                }
+            while failures.load(Ordering::Relaxed) < ENOUGH_FAILURES {
+                server.terminate_backends("appends").unwrap();
             }
         }
-    });
+    }));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| tokio::spawn(write(store.clone(), writer, Arc::clone(&killer), Arc::clone(&failures))))
+        .collect();
     let mut results = HashMap::new();
     for writer in writers {
         results.extend(writer.await.unwrap());
     }
-    finished.store(true, Ordering::Relaxed);
-    killer.join().unwrap();
+    Arc::into_inner(killer).unwrap().join().unwrap();
 
     let store = PostgresStore::connect(&server.url()).await.unwrap();
     let mut found = 0;

@@ -29,6 +29,20 @@ impl Server {
         Ok(pids.lines().filter_map(|pid| pid.parse().ok()).collect())
     }
 
+    /// Terminates all backends that are connected with the given `application_name`, and returns how many. One that exits meanwhile
+    /// is none: clients may disconnect at any time.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the server does not answer.
+    pub fn terminate_backends(&self, application_name: &str) -> Result<usize, Error> {
+        let pids = self.backends(application_name)?;
+        Ok(pids
+            .into_iter()
+            .filter(|&pid| self.terminate_backend(pid).is_ok())
+            .count())
+    }
+
     /// Terminates one backend like `pg_terminate_backend`: the client gets an error.
     ///
     /// # Errors
