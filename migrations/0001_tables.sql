@@ -17,6 +17,9 @@ CREATE TABLE @schema@.events (
     seq         bigint      NOT NULL CHECK (seq > 0),
     -- Never reused, so a stream that was rewritten to the same length can be told from the original.
     event_id    uuid        NOT NULL DEFAULT gen_random_uuid(),
+    -- The event_id of the stream's event before this one, whether or not that one has been removed since. Whoever has that event
+    -- knows by it that this one follows. Null for a stream's first event, and in a row that was inserted by hand without it.
+    previous_id uuid,
     -- The transaction that appended the event; changed_since() compares it with snapshots.
     xid         xid8        NOT NULL DEFAULT pg_current_xact_id(),
     -- Set while the stream is locked, so it never decreases within a stream unless the server's clock is set back.
@@ -35,7 +38,9 @@ CREATE TABLE @schema@.low_water_marks (
     -- Events up to this number have been removed. Of no effect above the stream's last event.
     low_water     bigint NOT NULL DEFAULT 0 CHECK (low_water >= 0),
     -- The transaction that had appended the last removed event; null if none was removed.
-    low_water_xid xid8
+    low_water_xid xid8,
+    -- The event_id of the last removed event; null if none was removed.
+    low_water_id  uuid
 );
 
 CREATE INDEX low_water_marks_by_xid ON @schema@.low_water_marks (low_water_xid);

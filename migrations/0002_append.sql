@@ -119,7 +119,7 @@ BEGIN
 END
 $$;
 
--- Appends an event and returns its sequence number, ID and time.
+-- Appends an event and returns its sequence number, ID and time, and the ID of the stream's event before it.
 --
 -- expected_seq must be the next number of the stream, unless it is null or 0; otherwise the call fails with SQLSTATE RB001.
 -- With notify, the transaction sends a notification when it commits, on channel or, if that is null, on notification_channel(). All
@@ -137,12 +137,14 @@ CREATE FUNCTION @schema@.append_record(
     IN lock_timeout_ms integer DEFAULT NULL,
     OUT seq bigint,
     OUT event_id bytea,
+    OUT previous_id bytea,
     OUT appended_at double precision
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
 SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     last_seq bigint;
+    last_id uuid;
     new_id uuid := gen_random_uuid();
     new_time timestamptz;
     previous_timeout text;
@@ -156,11 +158,13 @@ BEGIN
     END IF;
     PERFORM @schema@.lock_stream(append_record.stream_key);
     -- A separate statement, so that its snapshot is taken after the stream was locked.
-    last_seq := coalesce(
-        (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = append_record.stream_key ORDER BY e.seq DESC LIMIT 1),
-        (SELECT m.low_water FROM @schema@.low_water_marks m WHERE m.stream_key = append_record.stream_key),
-        0
-    );
+    SELECT e.seq, e.event_id INTO last_seq, last_id
+    FROM @schema@.events e WHERE e.stream_key = append_record.stream_key ORDER BY e.seq DESC LIMIT 1;
+    IF NOT FOUND THEN
+        SELECT m.low_water, m.low_water_id INTO last_seq, last_id
+        FROM @schema@.low_water_marks m WHERE m.stream_key = append_record.stream_key;
+        last_seq := coalesce(last_seq, 0);
+    END IF;
     IF last_seq >= 4611686018427387903 THEN
         PERFORM @schema@.raise_stream_full(append_record.stream_key);
     END IF;
@@ -173,14 +177,15 @@ BEGIN
     END IF;
     new_time := clock_timestamp();
     -- In a transaction that keeps one snapshot, a number that was assigned since then is a serialization failure.
-    INSERT INTO @schema@.events (stream_key, seq, event_id, appended_at, payload)
-    VALUES (append_record.stream_key, append_record.seq, new_id, new_time, append_record.payload)
+    INSERT INTO @schema@.events (stream_key, seq, event_id, previous_id, appended_at, payload)
+    VALUES (append_record.stream_key, append_record.seq, new_id, last_id, new_time, append_record.payload)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'event % of the stream was inserted without locking the stream', seq
             USING ERRCODE = 'serialization_failure';
     END IF;
     event_id := uuid_send(new_id);
+    previous_id := uuid_send(last_id);
     appended_at := date_part('epoch', new_time);
     IF append_record.notify THEN
         PERFORM pg_notify(coalesce(append_record.channel, @schema@.notification_channel()), append_record.stream_key || ':' || seq);
@@ -209,7 +214,8 @@ BEGIN
 END
 $$;
 
--- Appends several events in array order, all or none, and returns their sequence numbers and IDs in that order, and their time.
+-- Appends several events in array order, all or none, and returns their sequence numbers and IDs, and the IDs of the events before
+-- them, in that order, and their time.
 -- Streams are locked in byte order of their keys, so transactions that consist of one such call cannot deadlock each other.
 CREATE FUNCTION @schema@.append_records(
     IN stream_keys text[],
@@ -220,6 +226,7 @@ CREATE FUNCTION @schema@.append_records(
     IN lock_timeout_ms integer DEFAULT NULL,
     OUT seqs bigint[],
     OUT event_ids bytea[],
+    OUT previous_ids bytea[],
     OUT appended_at double precision
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
@@ -230,7 +237,10 @@ DECLARE
     distinct_key text;
     -- The last sequence number of each of distinct_keys.
     last_seqs bigint[];
+    -- The ID of each of these events.
+    last_ids uuid[];
     new_ids uuid[];
+    new_previous_ids uuid[];
     new_time timestamptz;
     inserted bigint;
     conflict record;
@@ -253,12 +263,16 @@ BEGIN
     FOREACH distinct_key IN ARRAY distinct_keys LOOP
         PERFORM @schema@.lock_stream(distinct_key);
     END LOOP;
-    last_seqs := ARRAY(
-        SELECT coalesce(
-            (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = s.k ORDER BY e.seq DESC LIMIT 1),
-            (SELECT m.low_water FROM @schema@.low_water_marks m WHERE m.stream_key = s.k),
-            0)
-        FROM unnest(distinct_keys) WITH ORDINALITY AS s (k, i) ORDER BY s.i);
+    SELECT array_agg(coalesce(e.seq, m.low_water, 0) ORDER BY s.i),
+        array_agg(CASE WHEN e.seq IS NULL THEN m.low_water_id ELSE e.event_id END ORDER BY s.i)
+    INTO last_seqs, last_ids
+    FROM unnest(distinct_keys) WITH ORDINALITY AS s (k, i)
+    LEFT JOIN LATERAL (
+        SELECT events.seq, events.event_id FROM @schema@.events
+        WHERE events.stream_key = s.k ORDER BY events.seq DESC LIMIT 1) AS e ON true
+    LEFT JOIN LATERAL (
+        SELECT low_water_marks.low_water, low_water_marks.low_water_id FROM @schema@.low_water_marks
+        WHERE low_water_marks.stream_key = s.k AND e.seq IS NULL LIMIT 1) AS m ON true;
     IF 4611686018427387903 - cardinality(append_records.stream_keys) < ANY (last_seqs) THEN
         PERFORM @schema@.raise_stream_full(s.k) FROM unnest(distinct_keys, last_seqs) AS s (k, last_seq)
         WHERE s.last_seq > 4611686018427387903 - cardinality(append_records.stream_keys);
@@ -282,12 +296,19 @@ BEGIN
         PERFORM @schema@.require_utf8(append_records.payloads::text);
     END IF;
     new_ids := ARRAY(SELECT gen_random_uuid() FROM unnest(seqs));
+    new_previous_ids := ARRAY(
+        SELECT coalesce(lag(b.id) OVER (PARTITION BY b.k ORDER BY b.i), s.last_id)
+        FROM unnest(append_records.stream_keys, new_ids) WITH ORDINALITY AS b (k, id, i)
+        JOIN unnest(distinct_keys, last_ids) AS s (k, last_id) ON s.k = b.k COLLATE "C"
+        ORDER BY b.i);
     event_ids := ARRAY(SELECT uuid_send(n.id) FROM unnest(new_ids) WITH ORDINALITY AS n (id, i) ORDER BY n.i);
+    previous_ids := ARRAY(SELECT uuid_send(n.id) FROM unnest(new_previous_ids) WITH ORDINALITY AS n (id, i) ORDER BY n.i);
     new_time := clock_timestamp();
     appended_at := date_part('epoch', new_time);
-    INSERT INTO @schema@.events (stream_key, seq, event_id, appended_at, payload)
-    SELECT b.k, b.seq, b.id, new_time, b.payload
-    FROM unnest(append_records.stream_keys, seqs, new_ids, append_records.payloads) AS b (k, seq, id, payload)
+    INSERT INTO @schema@.events (stream_key, seq, event_id, previous_id, appended_at, payload)
+    SELECT b.k, b.seq, b.id, b.previous_id, new_time, b.payload
+    FROM unnest(append_records.stream_keys, seqs, new_ids, new_previous_ids, append_records.payloads)
+        AS b (k, seq, id, previous_id, payload)
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS inserted = ROW_COUNT;
     IF inserted <> cardinality(seqs) THEN
@@ -339,6 +360,7 @@ CREATE FUNCTION @schema@.try_append_records(
     IN lock_timeout_ms integer DEFAULT NULL,
     OUT seqs bigint[],
     OUT event_ids bytea[],
+    OUT previous_ids bytea[],
     OUT appended_at double precision
 )
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
@@ -355,15 +377,17 @@ BEGIN
     END IF;
     IF cardinality(try_append_records.stream_keys) = 1 AND cardinality(try_append_records.payloads) = 1 THEN
         IF pg_try_advisory_xact_lock(hashtextextended(try_append_records.stream_keys[1] COLLATE "C", schema_hash)) THEN
-            SELECT r.seq, r.event_id, r.appended_at INTO appended
+            SELECT r.seq, r.event_id, r.previous_id, r.appended_at INTO appended
             FROM @schema@.append_record(
                 try_append_records.stream_keys[1], try_append_records.payloads[1], try_append_records.expected_seqs[1]) AS r;
             seqs := ARRAY[appended.seq];
             event_ids := ARRAY[appended.event_id];
+            previous_ids := ARRAY[appended.previous_id];
             appended_at := appended.appended_at;
         ELSE
             seqs := ARRAY[NULL::bigint];
             event_ids := ARRAY[NULL::bytea];
+            previous_ids := ARRAY[NULL::bytea];
         END IF;
         RETURN;
     END IF;
@@ -371,7 +395,7 @@ BEGIN
         SELECT s.k FROM (SELECT DISTINCT b.k COLLATE "C" AS k FROM unnest(try_append_records.stream_keys) AS b (k)) AS s
         WHERE NOT pg_try_advisory_xact_lock(hashtextextended(s.k, schema_hash)));
     IF cardinality(locked_keys) = 0 THEN
-        SELECT r.seqs, r.event_ids, r.appended_at INTO seqs, event_ids, appended_at
+        SELECT r.seqs, r.event_ids, r.previous_ids, r.appended_at INTO seqs, event_ids, previous_ids, appended_at
         FROM @schema@.append_records(
             try_append_records.stream_keys, try_append_records.payloads, try_append_records.expected_seqs) AS r;
         RETURN;
@@ -379,7 +403,7 @@ BEGIN
     positions := ARRAY(
         SELECT b.i FROM unnest(try_append_records.stream_keys) WITH ORDINALITY AS b (k, i)
         WHERE b.k COLLATE "C" <> ALL (locked_keys) ORDER BY b.i);
-    SELECT r.seqs, r.event_ids, r.appended_at INTO appended
+    SELECT r.seqs, r.event_ids, r.previous_ids, r.appended_at INTO appended
     FROM @schema@.append_records(
         ARRAY(SELECT try_append_records.stream_keys[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
         ARRAY(SELECT try_append_records.payloads[p.i] FROM unnest(positions) WITH ORDINALITY AS p (i, o) ORDER BY p.o),
@@ -387,9 +411,11 @@ BEGIN
     appended_at := appended.appended_at;
     seqs := array_fill(NULL::bigint, ARRAY[cardinality(try_append_records.stream_keys)]);
     event_ids := array_fill(NULL::bytea, ARRAY[cardinality(try_append_records.stream_keys)]);
+    previous_ids := event_ids;
     FOR n IN 1 .. cardinality(positions) LOOP
         seqs[positions[n]] := appended.seqs[n];
         event_ids[positions[n]] := appended.event_ids[n];
+        previous_ids[positions[n]] := appended.previous_ids[n];
     END LOOP;
 END
 $$;

@@ -37,6 +37,7 @@ CREATE FUNCTION @schema@.replay_many(
     OUT low_water bigint,
     OUT seq bigint,
     OUT event_id bytea,
+    OUT previous_id bytea,
     OUT appended_at double precision,
     OUT payload text,
     OUT more boolean
@@ -50,20 +51,20 @@ BEGIN
     more := false;
     -- The loop fetches rows ahead, so it fetches payloads as they are stored. Without a sort, which would read all rows before the first:
     -- a nested loop keeps the order of the ranges, and of the index within each.
-    FOR ordinal, low_water, seq, event_id, appended_at, stored IN
+    FOR ordinal, low_water, seq, event_id, previous_id, appended_at, stored IN
         SELECT r.ordinal,
             CASE
                 WHEN m.low_water > r.after THEN least(m.low_water, (
                     SELECT events.seq FROM @schema@.events WHERE events.stream_key = r.stream_key ORDER BY events.seq DESC LIMIT 1))
                 ELSE coalesce(m.low_water, 0)
             END,
-            e.seq, uuid_send(e.event_id), date_part('epoch', e.appended_at), e.payload
+            e.seq, uuid_send(e.event_id), uuid_send(e.previous_id), date_part('epoch', e.appended_at), e.payload
         FROM unnest(replay_many.stream_keys, replay_many.after) WITH ORDINALITY AS r (stream_key, after, ordinal)
         LEFT JOIN LATERAL (
             SELECT low_water_marks.low_water FROM @schema@.low_water_marks
             WHERE low_water_marks.stream_key = r.stream_key LIMIT 1) AS m ON true
         LEFT JOIN LATERAL (
-            SELECT events.seq, events.event_id, events.appended_at, events.payload FROM @schema@.events
+            SELECT events.seq, events.event_id, events.previous_id, events.appended_at, events.payload FROM @schema@.events
             WHERE events.stream_key = r.stream_key AND events.seq > r.after ORDER BY events.seq LIMIT max_events) AS e ON true
     LOOP
         IF pg_column_size(stored) <= 4096 AND pg_column_compression(stored) IS NULL THEN
@@ -94,13 +95,16 @@ BEGIN
 END
 $$;
 
--- Returns the ID of the event with each stream key and sequence number, in array order; null where there is no event.
+-- Returns the ID of the event with each stream key and sequence number, in array order; null where there is no event. That of the last
+-- removed event of a stream is known as well.
 CREATE FUNCTION @schema@.event_ids(stream_keys text[], seqs bigint[]) RETURNS bytea[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s'
 SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(
-        SELECT (SELECT uuid_send(e.event_id) FROM @schema@.events e WHERE e.stream_key = r.stream_key AND e.seq = r.seq LIMIT 1)
+        SELECT uuid_send(coalesce(
+            (SELECT e.event_id FROM @schema@.events e WHERE e.stream_key = r.stream_key AND e.seq = r.seq LIMIT 1),
+            (SELECT m.low_water_id FROM @schema@.low_water_marks m WHERE m.stream_key = r.stream_key AND m.low_water = r.seq LIMIT 1)))
         FROM unnest(event_ids.stream_keys, event_ids.seqs) WITH ORDINALITY AS r (stream_key, seq, ordinal)
         ORDER BY r.ordinal);
 END

@@ -95,6 +95,7 @@ CREATE FUNCTION @schema@.changed_since(
     IN max_streams integer,
     OUT stream_keys text[],
     OUT high_waters bigint[],
+    OUT event_ids bytea[],
     OUT watermark text,
     OUT more boolean,
     OUT complete boolean
@@ -130,26 +131,27 @@ BEGIN
             greatest((SELECT max(e.stream_key) FROM @schema@.events e), (SELECT max(m.stream_key) FROM @schema@.low_water_marks m)));
         -- In descending order of keys, one probe of the primary key finds both a stream and its last event.
         WITH RECURSIVE heads AS (
-            (SELECT e.stream_key, e.seq FROM @schema@.events e
+            (SELECT e.stream_key, e.seq, e.event_id FROM @schema@.events e
                 WHERE e.stream_key <= from_key ORDER BY e.stream_key DESC, e.seq DESC LIMIT 1)
             UNION ALL
-            SELECT below.stream_key, below.seq
+            SELECT below.stream_key, below.seq, below.event_id
             FROM heads h
             CROSS JOIN LATERAL (
-                SELECT e.stream_key, e.seq FROM @schema@.events e
+                SELECT e.stream_key, e.seq, e.event_id FROM @schema@.events e
                 WHERE e.stream_key < h.stream_key ORDER BY e.stream_key DESC, e.seq DESC LIMIT 1) AS below
         ), page AS (
-            (SELECT h.stream_key, h.seq FROM heads h LIMIT max_streams + 1)
+            (SELECT h.stream_key, h.seq, h.event_id FROM heads h LIMIT max_streams + 1)
             UNION ALL
             -- Streams whose events have all been removed.
-            (SELECT m.stream_key, m.low_water FROM @schema@.low_water_marks m
+            (SELECT m.stream_key, m.low_water, m.low_water_id FROM @schema@.low_water_marks m
                 WHERE m.stream_key <= from_key AND m.low_water > 0
                     AND (SELECT e.seq FROM @schema@.events e WHERE e.stream_key = m.stream_key LIMIT 1) IS NULL
                 ORDER BY m.stream_key DESC LIMIT max_streams + 1)
             ORDER BY stream_key DESC LIMIT max_streams + 1
         )
-        SELECT array_agg(p.stream_key ORDER BY p.stream_key DESC), array_agg(p.seq ORDER BY p.stream_key DESC)
-        INTO stream_keys, high_waters FROM page p;
+        SELECT array_agg(p.stream_key ORDER BY p.stream_key DESC), array_agg(p.seq ORDER BY p.stream_key DESC),
+            array_agg(uuid_send(p.event_id) ORDER BY p.stream_key DESC)
+        INTO stream_keys, high_waters, event_ids FROM page p;
         more := coalesce(cardinality(stream_keys) > max_streams, false);
         IF more THEN
             watermark := jsonb_build_object('history_identity', current_identity, 'upto', upto_snapshot::text,
@@ -163,20 +165,21 @@ BEGIN
         -- An event that was invisible at the watermark was appended by a transaction that was running then, perhaps for a long
         -- time, or that had not begun. Each stream is listed once, at its last event that upto_snapshot shows.
         SELECT array_agg(p.stream_key ORDER BY p.xid, p.stream_key), array_agg(p.seq ORDER BY p.xid, p.stream_key),
-            array_agg(p.xid::text ORDER BY p.xid, p.stream_key)
-        INTO stream_keys, high_waters, xids
+            array_agg(uuid_send(p.event_id) ORDER BY p.xid, p.stream_key), array_agg(p.xid::text ORDER BY p.xid, p.stream_key)
+        INTO stream_keys, high_waters, event_ids, xids
         FROM (
-            SELECT c.xid, c.stream_key, c.seq
+            SELECT c.xid, c.stream_key, c.seq, c.event_id
             FROM (
-                SELECT e.xid, e.stream_key, e.seq FROM @schema@.events e WHERE e.xid = ANY (running_xids)
+                SELECT e.xid, e.stream_key, e.seq, e.event_id FROM @schema@.events e WHERE e.xid = ANY (running_xids)
                 UNION ALL
-                SELECT e.xid, e.stream_key, e.seq FROM @schema@.events e
+                SELECT e.xid, e.stream_key, e.seq, e.event_id FROM @schema@.events e
                 WHERE e.xid >= greatest(pg_snapshot_xmax(since_snapshot), after_xid) AND e.xid < pg_snapshot_xmax(upto_snapshot)
                 UNION ALL
                 -- If the last event was removed since, its stream has changed all the same.
-                SELECT m.low_water_xid, m.stream_key, m.low_water FROM @schema@.low_water_marks m WHERE m.low_water_xid = ANY (running_xids)
+                SELECT m.low_water_xid, m.stream_key, m.low_water, m.low_water_id FROM @schema@.low_water_marks m
+                WHERE m.low_water_xid = ANY (running_xids)
                 UNION ALL
-                SELECT m.low_water_xid, m.stream_key, m.low_water FROM @schema@.low_water_marks m
+                SELECT m.low_water_xid, m.stream_key, m.low_water, m.low_water_id FROM @schema@.low_water_marks m
                 WHERE m.low_water_xid >= greatest(pg_snapshot_xmax(since_snapshot), after_xid)
                     AND m.low_water_xid < pg_snapshot_xmax(upto_snapshot)
             ) AS c
@@ -199,18 +202,38 @@ BEGIN
     END IF;
     stream_keys := coalesce(stream_keys[:max_streams], '{}');
     high_waters := coalesce(high_waters[:max_streams], '{}');
+    event_ids := coalesce(event_ids[:max_streams], '{}');
 END
 $$;
 
--- Returns high_waters(), and a watermark for first_recent(): null where transaction IDs are meaningless.
+-- Returns the number and the ID of the last event of each stream, in array order, whether or not the event has been removed: 0 and null
+-- for a stream that does not exist. Also returns a watermark for first_recent(), null where transaction IDs are meaningless, and whether the
+-- server is a standby, which may not have all events yet.
 --
 -- STABLE, so that the watermark names the snapshot with which the numbers are read.
-CREATE FUNCTION @schema@.high_waters_at(IN stream_keys text[], OUT high_waters bigint[], OUT watermark text)
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s' AS $$
+CREATE FUNCTION @schema@.heads(
+    IN stream_keys text[],
+    OUT seqs bigint[],
+    OUT event_ids bytea[],
+    OUT watermark text,
+    OUT is_standby boolean
+)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s'
+SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     current_identity text := @schema@.history_identity();
 BEGIN
-    high_waters := @schema@.high_waters(high_waters_at.stream_keys);
+    is_standby := pg_is_in_recovery();
+    SELECT coalesce(array_agg(coalesce(e.seq, m.low_water, 0) ORDER BY r.ordinal), '{}'),
+        coalesce(array_agg(uuid_send(CASE WHEN e.seq IS NULL THEN m.low_water_id ELSE e.event_id END) ORDER BY r.ordinal), '{}')
+    INTO seqs, event_ids
+    FROM unnest(heads.stream_keys) WITH ORDINALITY AS r (stream_key, ordinal)
+    LEFT JOIN LATERAL (
+        SELECT events.seq, events.event_id FROM @schema@.events
+        WHERE events.stream_key = r.stream_key ORDER BY events.seq DESC LIMIT 1) AS e ON true
+    LEFT JOIN LATERAL (
+        SELECT low_water_marks.low_water, low_water_marks.low_water_id FROM @schema@.low_water_marks
+        WHERE low_water_marks.stream_key = r.stream_key AND e.seq IS NULL LIMIT 1) AS m ON true;
     IF current_identity IS NOT NULL THEN
         watermark := jsonb_build_object('history_identity', current_identity, 'since', pg_current_snapshot()::text)::text;
     END IF;

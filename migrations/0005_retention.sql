@@ -15,6 +15,7 @@ SET search_path FROM CURRENT SET row_security = off SET enable_seqscan = off SET
 DECLARE
     last_seq bigint;
     last_xid xid8;
+    last_id uuid;
     removed bigint;
     previous_timeout text;
 BEGIN
@@ -35,13 +36,14 @@ BEGIN
         END IF;
         RETURN 0;
     END IF;
-    SELECT e.xid INTO last_xid FROM @schema@.events e WHERE e.stream_key = trim_stream.stream_key AND e.seq = last_seq;
+    SELECT e.xid, e.event_id INTO last_xid, last_id FROM @schema@.events e WHERE e.stream_key = trim_stream.stream_key AND e.seq = last_seq;
     DELETE FROM @schema@.events e WHERE e.stream_key = trim_stream.stream_key AND e.seq <= last_seq;
     GET DIAGNOSTICS removed = ROW_COUNT;
-    INSERT INTO @schema@.low_water_marks AS m (stream_key, low_water, low_water_xid)
-    VALUES (trim_stream.stream_key, last_seq, last_xid)
+    INSERT INTO @schema@.low_water_marks AS m (stream_key, low_water, low_water_xid, low_water_id)
+    VALUES (trim_stream.stream_key, last_seq, last_xid, last_id)
     ON CONFLICT ON CONSTRAINT low_water_marks_pkey DO UPDATE
-    SET low_water = greatest(m.low_water, excluded.low_water), low_water_xid = excluded.low_water_xid;
+    SET low_water = greatest(m.low_water, excluded.low_water), low_water_xid = excluded.low_water_xid,
+        low_water_id = CASE WHEN m.low_water > excluded.low_water THEN m.low_water_id ELSE excluded.low_water_id END;
     IF trim_stream.lock_timeout_ms IS NOT NULL THEN
         PERFORM set_config('lock_timeout', previous_timeout, true);
     END IF;

@@ -20,7 +20,7 @@
 
 -- The functions that run with the rights of their caller, and those that run with the rights of the owner. Other functions in the
 -- schema, which may be shared, are left alone.
-\set callers_functions 'append,append_many,changed_since,event_ids,first_recent,high_waters,high_waters_at,history_identity,installation,is_bound,last_seq_before,last_seqs_before,lock_stream,notification_channel,notify_events,payload_text,raise_seq_conflict,raise_stream_full,rebind_after_restore,replay_many,require_server,require_size,require_utf8,server_identity,set_replicated_xid,stream_extents,trim_streams,try_append_records,try_lock_stream'
+\set callers_functions 'append,append_many,changed_since,event_ids,first_recent,heads,high_waters,history_identity,installation,is_bound,last_seq_before,last_seqs_before,lock_stream,notification_channel,notify_events,payload_text,raise_seq_conflict,raise_stream_full,rebind_after_restore,replay_many,require_server,require_size,require_utf8,server_identity,set_replicated_xid,stream_extents,trim_streams,try_append_records,try_lock_stream'
 \set owners_functions 'append_record,append_records,trim_stream'
 
 BEGIN;
@@ -50,7 +50,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
     SELECT format('GRANT EXECUTE ON FUNCTION %s TO %I', p.oid::regprocedure, :'writer')
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = :'schema' AND p.prokind = 'f' AND p.proname = ANY (string_to_array(:'callers_functions', ',')) \gexec
     GRANT EXECUTE ON FUNCTION :"schema".append_record, :"schema".append_records TO :"writer";
-    GRANT SELECT (stream_key, seq) ON :"schema".events TO :"writer";
+    GRANT SELECT (stream_key, seq, event_id) ON :"schema".events TO :"writer";
     GRANT SELECT ON :"schema".low_water_marks, :"schema".history_identity, :"schema".migrations TO :"writer";
 \endif
 
@@ -68,7 +68,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
     SELECT format('GRANT EXECUTE ON FUNCTION %s TO %I', p.oid::regprocedure, :'trimmer')
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = :'schema' AND p.prokind = 'f' AND p.proname = ANY (string_to_array(:'callers_functions', ',')) \gexec
     GRANT EXECUTE ON FUNCTION :"schema".trim_stream TO :"trimmer";
-    GRANT SELECT (stream_key, seq, xid, appended_at) ON :"schema".events TO :"trimmer";
+    GRANT SELECT (stream_key, seq, event_id, xid, appended_at) ON :"schema".events TO :"trimmer";
     GRANT SELECT ON :"schema".low_water_marks, :"schema".history_identity, :"schema".migrations TO :"trimmer";
 \endif
 

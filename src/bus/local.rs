@@ -311,7 +311,7 @@ impl<E: StreamEvent> LocalBus<E> {
         changes
             .streams
             .into_iter()
-            .map(|stream| (stream.stream_key, stream.high_water))
+            .map(|stream| (stream.stream_key, stream.head.seq))
             .collect()
     }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::EventId;
+
 /// A point in a store's history, from which [`Store::changed_since`](super::Store::changed_since) continues. Its content is opaque
 /// and specific to the store.
 ///
@@ -58,20 +60,67 @@ impl fmt::Debug for Watermark {
     }
 }
 
+/// The last event of a stream, whether or not retention has removed it.
+///
+/// ```
+/// use doorbell::store::StreamHead;
+///
+/// assert_eq!(StreamHead::default().seq, 0); // a stream that does not exist
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct StreamHead {
+    /// The highest sequence number of the stream; 0 for a stream that does not exist.
+    pub seq: u64,
+    /// The ID of the event with this number, if the store knows it.
+    pub id: Option<EventId>,
+}
+
+/// The last events of several streams, as returned by [`Store::heads`](super::Store::heads).
+///
+/// ```
+/// use doorbell::store::{Heads, StreamHead};
+///
+/// let heads = Heads::new(vec![StreamHead { seq: 7, id: None }]);
+/// assert_eq!((heads.streams[0].seq, heads.is_standby), (7, false));
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Heads {
+    /// The last event of each stream, in the order in which they were asked for.
+    pub streams: Vec<StreamHead>,
+    /// An event is visible at this watermark if and only if a read at the same time would have returned it. `None` if the store has no
+    /// watermarks, or none that means anything now.
+    pub watermark: Option<Watermark>,
+    /// Whether a server has answered that may not have received all events yet.
+    pub is_standby: bool,
+}
+
+impl Heads {
+    /// Creates heads without a watermark, of a store that has all events.
+    #[must_use]
+    pub fn new(streams: Vec<StreamHead>) -> Self {
+        Self {
+            streams,
+            watermark: None,
+            is_standby: false,
+        }
+    }
+}
+
 /// A stream that has changed.
 ///
 /// ```
-/// use doorbell::store::ChangedStream;
+/// use doorbell::store::{ChangedStream, StreamHead};
 ///
-/// let changed = ChangedStream { stream_key: "agent-1".into(), high_water: 6 };
-/// assert_eq!(changed.high_water, 6);
+/// let changed = ChangedStream { stream_key: "agent-1".into(), head: StreamHead { seq: 6, id: None } };
+/// assert_eq!(changed.head.seq, 6);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangedStream {
     /// The stream.
     pub stream_key: Arc<str>,
-    /// The highest sequence number of the stream.
-    pub high_water: u64,
+    /// The last event of the stream.
+    pub head: StreamHead,
 }
 
 /// A page of streams that have changed.

@@ -56,7 +56,7 @@ use async_trait::async_trait;
 
 use crate::event::{FleetEvent, StreamEvent};
 pub use crate::event::{InvalidStreamKey, MAX_STREAM_KEY_BYTES, check_stream_key};
-pub use changes::{ChangedStream, Changes, Watermark};
+pub use changes::{ChangedStream, Changes, Heads, StreamHead, Watermark};
 pub use error::StoreError;
 pub use memory::{MemoryRetention, MemoryStore};
 #[cfg(feature = "postgres")]
@@ -156,7 +156,8 @@ pub struct RecentRange {
 /// let store = Simple::default();
 /// let stamped = store.append(FleetEvent::custom("agent-1", "note", "hello")).await.unwrap();
 /// assert_eq!(stamped.seq(), 1);
-/// assert_eq!(store.high_waters(&["agent-1".into(), "agent-2".into()]).await.unwrap(), [1, 0]);
+/// let heads = store.heads(&["agent-1".into(), "agent-2".into()]).await.unwrap().streams;
+/// assert_eq!((heads[0].seq, heads[1].seq), (1, 0));
 /// # });
 /// ```
 #[async_trait]
@@ -226,23 +227,18 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
         Ok(pages)
     }
 
-    /// Returns the highest sequence number of each of several streams, in the order of `stream_keys`.
+    /// Returns the last event's number and ID of each of several streams, in the order of `stream_keys`, counting removed events, and a
+    /// watermark for [`first_recent`](Self::first_recent).
     ///
-    /// The default reads one stream after another.
-    async fn high_waters(&self, stream_keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
-        let mut high_waters = Vec::with_capacity(stream_keys.len());
+    /// The default reads one stream after another, and returns no watermark.
+    async fn heads(&self, stream_keys: &[Arc<str>]) -> Result<Heads, StoreError> {
+        let mut positions = Vec::with_capacity(stream_keys.len());
         for stream_key in stream_keys {
-            high_waters.push(self.high_water(stream_key).await?);
+            positions.push((Arc::clone(stream_key), self.high_water(stream_key).await?));
         }
-        Ok(high_waters)
-    }
-
-    /// Returns the numbers of [`high_waters`](Self::high_waters), and a watermark for [`first_recent`](Self::first_recent): an event is
-    /// visible at the watermark if and only if a read at the same time would have returned it.
-    ///
-    /// The default returns no watermark.
-    async fn high_waters_at(&self, stream_keys: &[Arc<str>]) -> Result<(Vec<u64>, Option<Watermark>), StoreError> {
-        Ok((self.high_waters(stream_keys).await?, None))
+        let ids = self.event_ids(&positions).await?;
+        let heads = positions.into_iter().zip(ids);
+        Ok(Heads::new(heads.map(|((_, seq), id)| StreamHead { seq, id }).collect()))
     }
 
     /// Returns, for each range, the lowest number of its recent events, or `None` if it has none.
@@ -290,7 +286,8 @@ pub trait Store<E: StreamEvent = FleetEvent>: Send + Sync + 'static {
 
     /// Returns the IDs of the events at `positions`, in the same order.
     ///
-    /// A position is a stream key and a sequence number. If there is no event at it, its ID is `None`.
+    /// A position is a stream key and a sequence number. If there is no event at it, its ID is `None`. A store that removes events should
+    /// still know the ID of the last one that it has removed from a stream.
     ///
     /// The default returns `None` for every position, which means that the store does not assign IDs.
     async fn event_ids(&self, positions: &[(Arc<str>, u64)]) -> Result<Vec<Option<EventId>>, StoreError> {

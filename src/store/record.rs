@@ -61,6 +61,11 @@ pub struct Record<E> {
     pub seq: u64,
     /// The event's ID, if the store assigns one.
     pub id: Option<EventId>,
+    /// The ID of the stream's event before this one, if the store records it. `None` for the first event.
+    ///
+    /// It proves what the event follows: a reader that had another event before has read another history, for example before a failover
+    /// to a standby that lacked events.
+    pub previous_id: Option<EventId>,
     /// The time when the event was appended, by the store's clock, if the store records it.
     pub appended_at: Option<SystemTime>,
     /// The event with its number, or the reason why it cannot be decoded.
@@ -74,6 +79,7 @@ impl<E: StreamEvent> Record<E> {
         Self {
             seq: event.seq(),
             id: None,
+            previous_id: None,
             appended_at: None,
             event: Ok(event),
         }

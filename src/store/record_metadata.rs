@@ -10,6 +10,7 @@ use crate::event::StreamEvent;
 pub(super) struct RecordMetadata {
     pub(super) seq: u64,
     pub(super) id: Option<EventId>,
+    pub(super) previous_id: Option<EventId>,
     pub(super) appended_at: Option<SystemTime>,
 }
 
@@ -18,6 +19,7 @@ impl RecordMetadata {
         Record {
             seq: self.seq,
             id: self.id,
+            previous_id: self.previous_id,
             appended_at: self.appended_at,
             event: Ok(event.with_seq(self.seq)),
         }

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use doorbell::bus::{
     BusError, BusEvent, BusHealth, BusState, BusSubscription, DistributedBus, EventBus as _, FleetEvent, StoreOperation,
 };
-use doorbell::store::{Changes, EventId, Page, PostgresStore, Record, ReplayRange, Store, StoreError, Watermark};
+use doorbell::store::{
+    Changes, EventId, Heads, Page, PostgresStore, Record, ReplayRange, Store, StoreError, Watermark,
+};
 use testkit::within::{eventually, within};
 use throwaway_postgres::Database;
 use tracing::Level;
@@ -102,13 +104,14 @@ impl Store for FaultyStore {
     }
 
     async fn high_water(&self, stream_key: &str) -> Result<u64, StoreError> {
-        self.call("high_waters")?;
+        self.call("heads")?;
         self.inner.high_water(stream_key).await
     }
 
-    async fn high_waters(&self, stream_keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
-        self.call("high_waters")?;
-        self.inner.high_waters(stream_keys).await
+    async fn heads(&self, stream_keys: &[Arc<str>]) -> Result<Heads, StoreError> {
+        self.call("heads")?;
+        // Without the watermark: this store's `first_recent` is the default, which knows none.
+        Ok(Heads::new(self.inner.heads(stream_keys).await?.streams))
     }
 
     async fn changed_since(&self, since: Option<&Watermark>, limit: usize) -> Result<Option<Changes>, StoreError> {
@@ -202,7 +205,7 @@ async fn bus_elsewhere(database: &Database) -> DistributedBus {
 const OPERATIONS: [(&str, &[StoreOperation]); 4] = [
     ("replay_many", &[StoreOperation::Read]),
     ("replay", &[StoreOperation::History]),
-    ("high_waters", &[StoreOperation::Start, StoreOperation::Sweep]),
+    ("heads", &[StoreOperation::Start, StoreOperation::Sweep]),
     ("changed_since", &[StoreOperation::Sweep]),
 ];
 
@@ -290,7 +293,7 @@ async fn p41_a_store_that_panics_is_a_store_that_fails() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p41_a_panic_at_the_start_delays_it() {
-    for method in ["changed_since", "high_waters"] {
+    for method in ["changed_since", "heads"] {
         let database = Database::fresh().unwrap();
         let faulty = FaultyStore::new(&database.url()).await;
         faulty.set(method, Fault::PanicOnce);

@@ -66,7 +66,7 @@ fn p42_the_store_and_the_listener_outside_a_runtime_return_a_typed_error() {
         is_refused(store.migrate().await.unwrap_err());
         is_refused(store.check_migrated().await.unwrap_err());
         is_refused(store.high_water("a").await.unwrap_err());
-        is_refused(store.high_waters(&["a".into()]).await.unwrap_err());
+        is_refused(store.heads(&["a".into()]).await.unwrap_err());
         is_refused(store.replay("a", 0, 1).await.unwrap_err());
         is_refused(store.changed_since(None, 1).await.unwrap_err());
         is_refused(store.event_ids(&[("a".into(), 1)]).await.unwrap_err());

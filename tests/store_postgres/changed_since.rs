@@ -74,7 +74,7 @@ async fn pages_miss_no_concurrent_append() {
     loop {
         let page = store.changed_since(Some(&since), 7).await.unwrap().unwrap();
         for stream in page.streams {
-            let previous = listed.insert(stream.stream_key.to_string(), stream.high_water);
+            let previous = listed.insert(stream.stream_key.to_string(), stream.head.seq);
             assert_eq!(previous, None);
         }
         since = page.watermark;
@@ -251,8 +251,9 @@ async fn an_event_that_commits_late_is_recent_however_long_ago_it_was_appended()
         .append_batch(vec![event("before", "1"), event("both", "1")])
         .await
         .unwrap();
-    let (high_waters, watermark) = store.high_waters_at(&["late".into(), "both".into()]).await.unwrap();
-    assert_eq!(high_waters, [0, 1]);
+    let heads = store.heads(&["late".into(), "both".into()]).await.unwrap();
+    assert_eq!((heads.streams[0].seq, heads.streams[1].seq), (0, 1));
+    let watermark = heads.watermark;
     assert!(watermark.is_some());
     store.append(event("both", "2")).await.unwrap();
     late.commit().await.unwrap();
@@ -273,7 +274,7 @@ async fn an_event_that_commits_late_is_recent_however_long_ago_it_was_appended()
     assert_eq!(store.first_recent(&narrow).await.unwrap(), [Some(2), None, None]);
     // Time decides where there is no watermark, or one of another store or server.
     let memory = MemoryStore::<FleetEvent>::new();
-    let of_memory = memory.high_waters_at(&[]).await.unwrap().1;
+    let of_memory = memory.heads(&[]).await.unwrap().watermark;
     let of_server = watermark
         .unwrap()
         .as_str()
@@ -298,11 +299,15 @@ async fn on_a_standby_the_time_decides_which_events_are_recent() {
     let here = PostgresStore::connect(&primary.url()).await.unwrap();
     here.migrate().await.unwrap();
     here.append(event("a", "1")).await.unwrap();
-    let watermark = here.high_waters_at(&[]).await.unwrap().1;
+    let watermark = here.heads(&[]).await.unwrap().watermark;
     let standby = primary.standby().unwrap();
     primary.wait_for_standby(&standby).unwrap();
     let there = PostgresStore::<FleetEvent>::connect(&standby.url()).await.unwrap();
-    assert_eq!(there.high_waters_at(&["a".into()]).await.unwrap(), (vec![1], None));
+    let heads = there.heads(&["a".into()]).await.unwrap();
+    assert_eq!(
+        (heads.streams[0].seq, heads.watermark, heads.is_standby),
+        (1, None, true)
+    );
     for (max_age, recent) in [(Duration::ZERO, None), (Duration::from_secs(3600), Some(1))] {
         let ranges = recent_ranges(&["a"], watermark.clone(), max_age);
         assert_eq!(there.first_recent(&ranges).await.unwrap(), [recent]);

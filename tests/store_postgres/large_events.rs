@@ -253,12 +253,12 @@ async fn p46_calls_that_a_lock_of_the_table_blocks_leave_nothing_behind() {
     let reads = async {
         tokio::join!(
             store.replay("a", 0, 10),
-            store.high_waters(&streams),
+            store.heads(&streams),
             store.changed_since(None, 10)
         )
     };
-    let (replayed, high_waters, changes) = within("reads", reads).await;
-    for result in [replayed.map(drop), high_waters.map(drop), changes.map(drop)] {
+    let (replayed, heads, changes) = within("reads", reads).await;
+    for result in [replayed.map(drop), heads.map(drop), changes.map(drop)] {
         assert!(refused(&result), "{result:?}");
     }
     assert_eq!(database.psql(waiting).unwrap(), "0");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use doorbell::bus::StreamEvent;
 use doorbell::store::{Store as _, StoreError};
 
-use crate::store_suite::{event, read_all};
+use crate::store_suite::{event, high_waters, read_all};
 use crate::support::Store;
 
 /// Appends `count` events to a stream with one statement.
@@ -35,7 +35,7 @@ async fn trimming_raises_the_low_water_mark_and_the_numbering_continues() {
     assert_eq!(store.trim("a", u64::MAX).await.unwrap(), 100);
     let page = store.replay("a", 0, 10).await.unwrap();
     assert_eq!((page.low_water, page.records.len()), (2_500, 0));
-    assert_eq!(store.high_waters(&["a".into(), "b".into()]).await.unwrap(), [2_500, 3]);
+    assert_eq!(high_waters(&*store, &["a".into(), "b".into()]).await, [2_500, 3]);
     let conflict = store.append(event("a", "x").with_seq(1)).await;
     assert!(
         matches!(conflict, Err(StoreError::SeqConflict { expected: 2_501, .. })),
@@ -50,6 +50,15 @@ async fn trimming_raises_the_low_water_mark_and_the_numbering_continues() {
         2_502
     );
     assert!(matches!(store.trim("", 1).await, Err(StoreError::InvalidStreamKey(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_event_has_the_id_of_the_one_before() {
+    let store = Store::fresh().await;
+    let trim = async |key: &str, through| {
+        store.trim(key, through).await.unwrap();
+    };
+    crate::store_suite::chain(std::sync::Arc::new((*store).clone()), trim).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

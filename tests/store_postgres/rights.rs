@@ -161,10 +161,18 @@ async fn p22_each_role_can_do_what_it_is_for_and_nothing_else() {
             record("keep_last", store.keep_last(2).await.map(drop));
             record("trim_older_than", store.trim_older_than(Duration::ZERO).await.map(drop));
             let expected: &[&str] = match role {
-                "writer" => &["append", "append_batch", "append_in", "high_water", "list_streams"],
+                "writer" => &[
+                    "append",
+                    "append_batch",
+                    "append_in",
+                    "high_water",
+                    "event_ids",
+                    "list_streams",
+                ],
                 "reader" => &["replay", "high_water", "event_ids", "list_streams", "changed_since"],
                 "trimmer" => &[
                     "high_water",
+                    "event_ids",
                     "list_streams",
                     "changed_since",
                     "trim",
@@ -203,7 +211,8 @@ async fn p22_no_role_can_change_the_history_by_sql() {
             &["writer", "reader", "trimmer"],
         ),
         ("SELECT payload FROM doorbell.events", &["reader"]),
-        ("SELECT event_id FROM doorbell.events", &["reader"]),
+        ("SELECT previous_id FROM doorbell.events", &["reader"]),
+        ("SELECT event_id FROM doorbell.events", &["reader", "trimmer", "writer"]),
         ("UPDATE doorbell.events SET payload = '{}'", &[]),
         ("UPDATE doorbell.events SET seq = seq + 1", &[]),
         (

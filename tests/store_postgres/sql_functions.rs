@@ -208,7 +208,7 @@ async fn every_lookup_uses_an_index() {
                 "SELECT doorbell.append_many(array['a', 'b'], array['{}', '{}']::jsonb[])",
                 "SELECT count(*) FROM doorbell.replay_many(array['a', 'b', 'c'], array[0, 1, 0], 2)",
                 "SELECT doorbell.high_waters(array['a', 'b', 'c'])",
-                "SELECT watermark FROM doorbell.high_waters_at(array['a', 'b', 'c'])",
+                "SELECT watermark FROM doorbell.heads(array['a', 'b', 'c'])",
                 "SELECT doorbell.first_recent(array['a', 'b'], array[0, 1], array[9, 9], array[null, null], array[10, 0])",
                 "SELECT doorbell.event_ids(array['a', 'b', 'c'], array[1, 2, 3])",
                 "SELECT doorbell.changed_since(NULL, 10)",

@@ -97,8 +97,8 @@ pub(crate) async fn many_streams(store: Arc<dyn Store>) {
         store.append(event(stream_key, "x")).await.unwrap();
     }
     let keys: Vec<Arc<str>> = ["b", "missing", "a", "a", "c"].into_iter().map(Arc::from).collect();
-    assert_eq!(store.high_waters(&keys).await.unwrap(), [1, 0, 2, 2, 1]);
-    assert_eq!(store.high_waters(&[]).await.unwrap(), [0; 0]);
+    assert_eq!(high_waters(&*store, &keys).await, [1, 0, 2, 2, 1]);
+    assert_eq!(high_waters(&*store, &[]).await, [0; 0]);
     let range = |stream_key: &str, after| ReplayRange {
         stream_key: stream_key.into(),
         after,
@@ -161,7 +161,7 @@ pub(crate) async fn batches_are_atomic(store: Arc<dyn Store>) {
         other => panic!("{other:?}"),
     }
     let keys: Vec<Arc<str>> = ["new", "a", "b"].into_iter().map(Arc::from).collect();
-    assert_eq!(store.high_waters(&keys).await.unwrap(), [0, 1, 0]);
+    assert_eq!(high_waters(&*store, &keys).await, [0, 1, 0]);
     let batch = vec![event("new", "1"), event("", "1")];
     assert!(matches!(
         store.append_batch(batch).await,
@@ -287,13 +287,89 @@ pub(crate) async fn all_changes(
         heads.extend(
             page.streams
                 .into_iter()
-                .map(|stream| (stream.stream_key.to_string(), stream.high_water)),
+                .map(|stream| (stream.stream_key.to_string(), stream.head.seq)),
         );
         if !page.more {
             return (heads, page.watermark, page.complete);
         }
         since = Some(page.watermark);
     }
+}
+
+/// Returns the number of each stream's last event.
+pub(crate) async fn high_waters(store: &dyn Store, keys: &[Arc<str>]) -> Vec<u64> {
+    let heads = store.heads(keys).await.unwrap().streams;
+    heads.into_iter().map(|head| head.seq).collect()
+}
+
+/// Every event has the ID of the one before it, however it was appended, and whether or not that one is still there.
+///
+/// `trim` removes the events of a stream up to a number.
+pub(crate) async fn chain(store: Arc<dyn Store>, trim: impl AsyncFn(&str, u64)) {
+    let mut appended = vec![store.append_record(event("a", "1")).await.unwrap()];
+    let batch = [event("a", "2"), event("b", "1"), event("a", "3"), event("b", "2")];
+    appended.extend(store.append_records(batch.into()).await.unwrap());
+    appended.push(store.append_record(event("a", "4")).await.unwrap());
+    let of = |key: &str| -> Vec<_> {
+        let of_stream = appended
+            .iter()
+            .filter(|record| record.event.as_ref().unwrap().agent_id == key);
+        of_stream
+            .map(|record| (record.seq, record.id, record.previous_id))
+            .collect()
+    };
+    let (a, b) = (of("a"), of("b"));
+    assert_eq!((a.len(), b.len()), (4, 2));
+    let check = async |key: &str, after: usize, expected: &[_]| {
+        let page = store.replay(key, after as u64, 10).await.unwrap();
+        let read: Vec<_> = page
+            .records
+            .iter()
+            .map(|record| (record.seq, record.id, record.previous_id))
+            .collect();
+        assert_eq!(read, expected[after..], "{key} after {after}");
+    };
+    for (key, chain) in [("a", &a), ("b", &b)] {
+        assert_eq!(chain[0].2, None);
+        for pair in chain.windows(2) {
+            assert!(pair[0].1.is_some());
+            assert_eq!(pair[1].2, pair[0].1);
+        }
+        for after in 0..chain.len() {
+            check(key, after, chain).await;
+        }
+    }
+    let keys: Vec<Arc<str>> = ["b", "missing", "a"].into_iter().map(Arc::from).collect();
+    let heads = async || {
+        let heads = store.heads(&keys).await.unwrap().streams;
+        heads.iter().map(|head| (head.seq, head.id)).collect::<Vec<_>>()
+    };
+    let expected = [(2, b[1].1), (0, None), (4, a[3].1)];
+    assert_eq!(heads().await, expected);
+    // A stream that is emptied keeps the ID of its last event.
+    trim("a", 2).await;
+    trim("b", 9).await;
+    check("a", 2, &a).await;
+    assert_eq!(heads().await, expected);
+    let changes = store.changed_since(None, 10).await.unwrap().unwrap();
+    let mut listed: Vec<_> = changes
+        .streams
+        .iter()
+        .map(|stream| (stream.head.seq, stream.head.id))
+        .collect();
+    listed.sort();
+    assert_eq!(listed, [expected[0], expected[2]]);
+    let positions: Vec<(Arc<str>, u64)> = [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
+        .map(|(key, seq)| (key.into(), seq))
+        .into();
+    let ids = store.event_ids(&positions).await.unwrap();
+    assert_eq!(ids, [None, a[1].1, a[2].1, None, b[1].1]);
+    let next = store
+        .append_records(vec![event("b", "3"), event("a", "5")])
+        .await
+        .unwrap();
+    assert_eq!((next[0].seq, next[0].previous_id), (3, b[1].1));
+    assert_eq!((next[1].seq, next[1].previous_id), (5, a[3].1));
 }
 
 /// Every event has a unique ID, and every method returns the same one.

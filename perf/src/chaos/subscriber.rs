@@ -118,8 +118,11 @@ async fn read_heads(store: &Arc<PostgresStore>) -> BTreeMap<String, u64> {
     let keys: Vec<Arc<str>> = (0..STREAMS).map(|n| stream(n).into()).collect();
     loop {
         // The server may be restarting.
-        match Store::<FleetEvent>::high_waters(&**store, &keys).await {
-            Ok(heads) => return keys.iter().map(|key| key.to_string()).zip(heads).collect(),
+        match Store::<FleetEvent>::heads(&**store, &keys).await {
+            Ok(heads) => {
+                let seqs = heads.streams.into_iter().map(|head| head.seq);
+                return keys.iter().map(|key| key.to_string()).zip(seqs).collect();
+            }
             Err(_) => sleep(Duration::from_millis(20)).await,
         }
     }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 
 use crate::event::{StreamEvent, foreign};
-use crate::store::{Changes, EventId, Page, RecentRange, Record, ReplayRange, Store, StoreError, Watermark};
+use crate::store::{Changes, EventId, Heads, Page, RecentRange, Record, ReplayRange, Store, StoreError, Watermark};
 
 pub(super) struct GuardedStore<E: StreamEvent>(pub(super) Arc<dyn Store<E>>);
 
@@ -53,12 +53,8 @@ impl<E: StreamEvent> Store<E> for GuardedStore<E> {
         guarded(async move { self.0.replay_many(ranges, limit).await }).await
     }
 
-    async fn high_waters(&self, stream_keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
-        guarded(async move { self.0.high_waters(stream_keys).await }).await
-    }
-
-    async fn high_waters_at(&self, stream_keys: &[Arc<str>]) -> Result<(Vec<u64>, Option<Watermark>), StoreError> {
-        guarded(async move { self.0.high_waters_at(stream_keys).await }).await
+    async fn heads(&self, stream_keys: &[Arc<str>]) -> Result<Heads, StoreError> {
+        guarded(async move { self.0.heads(stream_keys).await }).await
     }
 
     async fn first_recent(&self, ranges: &[RecentRange]) -> Result<Vec<Option<u64>>, StoreError> {

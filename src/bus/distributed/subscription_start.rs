@@ -61,8 +61,9 @@ async fn start_subscriptions<E: StreamEvent>(shared: &SharedBus<E>) -> Result<bo
             return Ok(asked);
         }
         let keys: Vec<_> = streams.iter().map(|stream| Arc::clone(&stream.key)).collect();
-        let high_waters = shared.store.high_waters(&keys).await?;
+        let heads = shared.store.heads(&keys).await?.streams;
         asked = true;
+        let high_waters = heads.into_iter().map(|head| head.seq);
         let started = shared.hub.start(streams.into_iter().zip(high_waters));
         shared.hub.signal(started);
         shared.wakeups.reader.notify_one(); // notifications may have come before the start
@@ -81,7 +82,7 @@ async fn set_baseline<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), Store
             return Ok(());
         };
         for stream in changes.streams {
-            listing.insert(stream.stream_key, stream.high_water);
+            listing.insert(stream.stream_key, stream.head.seq);
         }
         if !changes.more {
             *watermark = Some(changes.watermark);

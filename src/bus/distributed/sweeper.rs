@@ -151,14 +151,14 @@ async fn high_waters<E: StreamEvent>(
     keys: &[Arc<str>],
     history: &mut History,
 ) -> Result<Vec<u64>, StoreError> {
-    let (high_waters, watermark) = shared.store.high_waters_at(keys).await?;
-    if let Some(watermark) = watermark {
+    let heads = shared.store.heads(keys).await?;
+    if let Some(watermark) = heads.watermark {
         if let Some(identity) = watermark.history() {
             history.found(identity);
         }
         shared.hub.on_watermark(watermark);
     }
-    Ok(high_waters)
+    Ok(heads.streams.into_iter().map(|head| head.seq).collect())
 }
 
 /// Sweeps all streams, for subscriptions to all: asks which have changed since the last sweep.
@@ -171,7 +171,7 @@ async fn sweep_all<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreErr
         };
         for stream in changes.streams {
             let high_water = changed.entry(stream.stream_key).or_insert(0);
-            *high_water = stream.high_water.max(*high_water);
+            *high_water = stream.head.seq.max(*high_water);
         }
         for (key, high_water) in changed.drain() {
             if shared.hub.report_high_water(&key, high_water) {

@@ -162,6 +162,7 @@ fn an_undecodable_event_keeps_its_place() {
     let record = Record {
         seq: 2,
         id: None,
+        previous_id: None,
         appended_at: None,
         event: Err(crate::store::Undecodable {
             reason: "new".to_owned(),

@@ -17,8 +17,9 @@ impl<E: StreamEvent> MemoryStore<E> {
         let mut streams = self.inner.streams.lock();
         check_seq(stream_key, streams.high_water(stream_key), given_seq)?;
         let appended_at = SystemTime::now(); // under the lock, so that it follows the numbers
+        let previous = streams.head(stream_key).1;
         let seq = streams.append(stream_key, stored, appended_at, &mut removed.0);
-        Ok(self.metadata(seq, streams.last_position(), appended_at))
+        Ok(self.metadata(seq, streams.last_position(), previous, appended_at))
     }
 
     /// Appends all events or none.
@@ -42,16 +43,18 @@ impl<E: StreamEvent> MemoryStore<E> {
         }
         let appended_at = SystemTime::now(); // as above
         for (stream_key, _, stored) in batch {
+            let previous = streams.head(stream_key).1;
             let seq = streams.append(stream_key, stored, appended_at, &mut removed.0);
-            metadata.push(self.metadata(seq, streams.last_position(), appended_at));
+            metadata.push(self.metadata(seq, streams.last_position(), previous, appended_at));
         }
         Ok(metadata)
     }
 
-    fn metadata(&self, seq: u64, position: u64, appended_at: SystemTime) -> RecordMetadata {
+    fn metadata(&self, seq: u64, position: u64, previous: Option<u64>, appended_at: SystemTime) -> RecordMetadata {
         RecordMetadata {
             seq,
             id: Some(self.inner.id.event_id(position)),
+            previous_id: previous.map(|previous| self.inner.id.event_id(previous)),
             appended_at: Some(appended_at),
         }
     }

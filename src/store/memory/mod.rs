@@ -14,7 +14,10 @@ use parking_lot::Mutex;
 pub use self::retention::MemoryRetention;
 use self::streams::{StoredEvent, Streams};
 use self::watermark::{StoreId, WatermarkFields};
-use super::{ChangedStream, Changes, EventId, Page, RecentRange, Record, Store, StoreError, Watermark, is_younger};
+use super::{
+    ChangedStream, Changes, EventId, Heads, Page, RecentRange, Record, Store, StoreError, StreamHead, Watermark,
+    is_younger,
+};
 use crate::event::{FleetEvent, StreamEvent, foreign};
 
 /// A [`Store`] in memory.
@@ -238,16 +241,18 @@ impl<E: StreamEvent> MemoryStore<E> {
     #[must_use]
     pub fn replay_now(&self, stream_key: &str, after: u64, limit: usize) -> Page<E> {
         let slice = self.inner.streams.lock().read(stream_key, after, limit);
-        let records = slice.events.into_iter().zip(slice.first_seq..);
+        let mut previous_position = slice.previous_position;
+        let record = |(stored, seq): (StoredEvent<E>, u64)| Record {
+            seq,
+            id: Some(self.inner.id.event_id(stored.position)),
+            previous_id: previous_position
+                .replace(stored.position)
+                .map(|position| self.inner.id.event_id(position)),
+            appended_at: Some(stored.appended_at),
+            event: Ok(E::clone(&stored.event).with_seq(seq)),
+        };
         Page {
-            records: records
-                .map(|(stored, seq)| Record {
-                    seq,
-                    id: Some(self.inner.id.event_id(stored.position)),
-                    appended_at: Some(stored.appended_at),
-                    event: Ok(E::clone(&stored.event).with_seq(seq)),
-                })
-                .collect(),
+            records: slice.events.into_iter().zip(slice.first_seq..).map(record).collect(),
             low_water: slice.low_water,
             more: false,
         }
@@ -283,14 +288,14 @@ impl<E: StreamEvent> Store<E> for MemoryStore<E> {
         self.append_batch_now(events)
     }
 
-    async fn high_waters(&self, stream_keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
+    async fn heads(&self, stream_keys: &[Arc<str>]) -> Result<Heads, StoreError> {
         let streams = self.inner.streams.lock();
-        Ok(stream_keys.iter().map(|key| streams.high_water(key)).collect())
-    }
-
-    async fn high_waters_at(&self, stream_keys: &[Arc<str>]) -> Result<(Vec<u64>, Option<Watermark>), StoreError> {
-        let streams = self.inner.streams.lock();
-        let high_waters = stream_keys.iter().map(|key| streams.high_water(key)).collect();
+        let head = |key: &Arc<str>| {
+            let (seq, position) = streams.head(key);
+            let id = position.map(|position| self.inner.id.event_id(position));
+            StreamHead { seq, id }
+        };
+        let heads = stream_keys.iter().map(head).collect();
         let since = streams.last_position();
         let fields = WatermarkFields {
             since,
@@ -298,7 +303,10 @@ impl<E: StreamEvent> Store<E> for MemoryStore<E> {
             next_stream: 0,
             complete: false,
         };
-        Ok((high_waters, Some(self.inner.id.encode(fields))))
+        Ok(Heads {
+            watermark: Some(self.inner.id.encode(fields)),
+            ..Heads::new(heads)
+        })
     }
 
     async fn first_recent(&self, ranges: &[RecentRange]) -> Result<Vec<Option<u64>>, StoreError> {
@@ -332,7 +340,13 @@ impl<E: StreamEvent> Store<E> for MemoryStore<E> {
         let streams = page.streams.into_iter();
         Ok(Some(Changes {
             streams: streams
-                .map(|(stream_key, high_water)| ChangedStream { stream_key, high_water })
+                .map(|(stream_key, seq, position)| ChangedStream {
+                    stream_key,
+                    head: StreamHead {
+                        seq,
+                        id: Some(id.event_id(position)),
+                    },
+                })
                 .collect(),
             watermark: id.encode(next),
             more: page.next_stream.is_some(),

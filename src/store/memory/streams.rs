@@ -30,6 +30,8 @@ struct Stream<E> {
     key: Arc<str>,
     /// Events up to this number have been removed; the first of `events` has the next number.
     low_water: u64,
+    /// The position of the last removed event; 0 if none was removed.
+    low_water_position: u64,
     events: VecDeque<StoredEvent<E>>,
     /// The position of the last event that was ever appended.
     last_position: u64,
@@ -45,14 +47,16 @@ impl<E> Stream<E> {
 pub(super) struct StreamSlice<E> {
     /// The sequence number of the first of `events`.
     pub(super) first_seq: u64,
+    /// The position of the event before the first; `None` if there was none.
+    pub(super) previous_position: Option<u64>,
     pub(super) events: Vec<StoredEvent<E>>,
     pub(super) low_water: u64,
 }
 
 /// A page of a list of changed streams.
 pub(super) struct ChangedPage {
-    /// Keys and high-water marks.
-    pub(super) streams: Vec<(Arc<str>, u64)>,
+    /// Keys, high-water marks, and positions of the last events.
+    pub(super) streams: Vec<(Arc<str>, u64, u64)>,
     /// The index of the stream at which the next page starts, if there is one.
     pub(super) next_stream: Option<usize>,
 }
@@ -102,6 +106,12 @@ impl<E> Streams<E> {
         self.stream(key).map_or(0, Stream::high_water)
     }
 
+    /// Returns the high-water mark and the position of the last event; 0 and `None` if there was none.
+    pub(super) fn head(&self, key: &str) -> (u64, Option<u64>) {
+        self.stream(key)
+            .map_or((0, None), |stream| (stream.high_water(), Some(stream.last_position)))
+    }
+
     /// Appends an event and returns its sequence number. Adds the events that retention removes to `removed`.
     pub(super) fn append(
         &mut self,
@@ -142,6 +152,7 @@ impl<E> Streams<E> {
         self.streams.push(Stream {
             key: Arc::clone(&key),
             low_water: 0,
+            low_water_position: 0,
             events: VecDeque::new(),
             last_position: 0,
         });
@@ -153,6 +164,7 @@ impl<E> Streams<E> {
         let stream = &mut self.streams[index];
         if let Some(oldest) = stream.events.pop_front() {
             stream.low_water += 1;
+            stream.low_water_position = oldest.position;
             self.event_count -= 1;
             removed.push(oldest.event);
         }
@@ -197,8 +209,10 @@ impl<E> Streams<E> {
         let count = through.min(stream.high_water()).saturating_sub(stream.low_water);
         stream.low_water += count;
         // At most `events.len()`, so the cast is lossless.
-        let trimmed = stream.events.drain(..count as usize);
-        removed.extend(trimmed.map(|stored| stored.event));
+        for trimmed in stream.events.drain(..count as usize) {
+            stream.low_water_position = trimmed.position;
+            removed.push(trimmed.event);
+        }
         self.event_count -= count as usize;
         self.compact_by_age();
         count
@@ -208,6 +222,7 @@ impl<E> Streams<E> {
         let Some(stream) = self.stream(key) else {
             return StreamSlice {
                 first_seq: 1,
+                previous_position: None,
                 events: Vec::new(),
                 low_water: 0,
             };
@@ -217,14 +232,21 @@ impl<E> Streams<E> {
         let end = skipped.saturating_add(limit).min(stream.events.len());
         StreamSlice {
             first_seq: stream.low_water + 1 + skipped as u64,
+            previous_position: match skipped.checked_sub(1) {
+                Some(previous) => stream.events.get(previous).map(|stored| stored.position),
+                None => Some(stream.low_water_position).filter(|&position| position > 0),
+            },
             events: stream.events.range(skipped..end).cloned().collect(),
             low_water: stream.low_water,
         }
     }
 
-    /// Returns the position of an event, unless it has been removed.
+    /// Returns the position of an event, unless it has been removed and others after it.
     pub(super) fn position_of(&self, key: &str, seq: u64) -> Option<u64> {
         let stream = self.stream(key)?;
+        if seq > 0 && seq == stream.low_water {
+            return Some(stream.low_water_position);
+        }
         let index = seq.checked_sub(stream.low_water)?.checked_sub(1)?;
         let stored = stream.events.get(usize::try_from(index).ok()?)?;
         Some(stored.position)
@@ -244,7 +266,7 @@ impl<E> Streams<E> {
                         next_stream: Some(index),
                     };
                 }
-                streams.push((Arc::clone(&stream.key), stream.high_water()));
+                streams.push((Arc::clone(&stream.key), stream.high_water(), stream.last_position));
             }
         }
         ChangedPage {

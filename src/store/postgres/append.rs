@@ -140,11 +140,14 @@ impl<E: StreamEvent> PostgresStore<E> {
     pub(super) fn metadata_unless_skipped(&self, row: &PgRow) -> Result<Vec<Option<RecordMetadata>>, StoreError> {
         let seqs: Vec<Option<i64>> = self.get(row, 0)?;
         let ids: Vec<Option<Vec<u8>>> = self.get(row, 1)?;
-        let appended_at: Option<f64> = self.get(row, 2)?;
-        let metadata = seqs.into_iter().zip(ids).map(|(seq, id)| {
+        let previous_ids: Vec<Option<Vec<u8>>> = self.get(row, 2)?;
+        let appended_at: Option<f64> = self.get(row, 3)?;
+        let metadata = seqs.into_iter().zip(ids.into_iter().zip(previous_ids));
+        let metadata = metadata.map(|(seq, (id, previous_id))| {
             Some(RecordMetadata {
                 seq: seq?.cast_unsigned(),
                 id: event_id(&id?),
+                previous_id: previous_id.and_then(|id| event_id(&id)),
                 appended_at: appended_at.and_then(time),
             })
         });
@@ -154,10 +157,12 @@ impl<E: StreamEvent> PostgresStore<E> {
     pub(super) fn metadata(&self, row: &PgRow) -> Result<RecordMetadata, StoreError> {
         let seq: i64 = self.get(row, 0)?;
         let id: Vec<u8> = self.get(row, 1)?;
+        let previous_id: Option<Vec<u8>> = self.get(row, 2)?;
         Ok(RecordMetadata {
             seq: seq.cast_unsigned(),
             id: event_id(&id),
-            appended_at: time(self.get(row, 2)?),
+            previous_id: previous_id.and_then(|id| event_id(&id)),
+            appended_at: time(self.get(row, 3)?),
         })
     }
 }

@@ -31,7 +31,9 @@ pub use self::migration_script::migration_sql;
 use self::primary::Primary;
 pub use self::schema::InvalidSchemaName;
 use self::schema::Schema;
-use super::{ChangedStream, Changes, EventId, Page, RecentRange, Record, ReplayRange, Store, StoreError, Watermark};
+use super::{
+    ChangedStream, Changes, EventId, Heads, Page, RecentRange, Record, ReplayRange, Store, StoreError, Watermark,
+};
 use crate::event::{FleetEvent, StreamEvent};
 use crate::pg::warm_pool::WarmPool;
 
@@ -220,8 +222,7 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
     }
 
     async fn high_water(&self, stream_key: &str) -> Result<u64, StoreError> {
-        let high_waters = self.read_high_waters(&[stream_key]).await?;
-        Ok(high_waters.first().copied().unwrap_or(0))
+        self.read_high_water(stream_key).await
     }
 
     async fn append_batch(&self, events: Vec<E>) -> Result<Vec<E>, StoreError> {
@@ -240,14 +241,9 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
         self.read_pages(ranges, limit).await
     }
 
-    async fn high_waters(&self, stream_keys: &[Arc<str>]) -> Result<Vec<u64>, StoreError> {
+    async fn heads(&self, stream_keys: &[Arc<str>]) -> Result<Heads, StoreError> {
         let stream_keys: Vec<&str> = stream_keys.iter().map(|key| &**key).collect();
-        self.read_high_waters(&stream_keys).await
-    }
-
-    async fn high_waters_at(&self, stream_keys: &[Arc<str>]) -> Result<(Vec<u64>, Option<Watermark>), StoreError> {
-        let stream_keys: Vec<&str> = stream_keys.iter().map(|key| &**key).collect();
-        self.read_high_waters_at(&stream_keys).await
+        self.read_heads(&stream_keys).await
     }
 
     async fn first_recent(&self, ranges: &[RecentRange]) -> Result<Vec<Option<u64>>, StoreError> {
@@ -265,18 +261,17 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
         };
         let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
         let stream_keys: Vec<String> = self.get(&row, 0)?;
-        let high_waters: Vec<i64> = self.get(&row, 1)?;
-        let streams = stream_keys.into_iter().zip(high_waters);
+        let streams = stream_keys.into_iter().zip(self.heads_in(&row, 1)?);
         Ok(Some(Changes {
             streams: streams
-                .map(|(stream_key, high_water)| ChangedStream {
+                .map(|(stream_key, head)| ChangedStream {
                     stream_key: stream_key.into(),
-                    high_water: high_water.cast_unsigned(),
+                    head,
                 })
                 .collect(),
-            watermark: Watermark::new(self.get::<String>(&row, 2)?),
-            more: self.get(&row, 3)?,
-            complete: self.get(&row, 4)?,
+            watermark: Watermark::new(self.get::<String>(&row, 3)?),
+            more: self.get(&row, 4)?,
+            complete: self.get(&row, 5)?,
         }))
     }
 

@@ -10,7 +10,9 @@ use sqlx::postgres::PgRow;
 use super::PostgresStore;
 use super::error::{Operation, store_error};
 use crate::event::StreamEvent;
-use crate::store::{EventId, Page, RecentRange, Record, ReplayRange, StoreError, Undecodable, Watermark};
+use crate::store::{
+    EventId, Heads, Page, RecentRange, Record, ReplayRange, StoreError, StreamHead, Undecodable, Watermark,
+};
 
 impl<E: StreamEvent> PostgresStore<E> {
     /// Reads all ranges in one query, so in one snapshot, unless the server cancels it.
@@ -90,7 +92,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             let index = ordinal.wrapping_sub(1);
             if let (Some(page), Some(range)) = (pages.get_mut(index), ranges.get(index)) {
                 page.low_water = row.try_get::<i64, _>(1)?.cast_unsigned();
-                page.more = row.try_get(6)?;
+                page.more = row.try_get(7)?;
                 if let Some(seq) = row.try_get::<Option<i64>, _>(2)? {
                     page.records.push(record(&row, &range.stream_key, seq.cast_unsigned())?);
                 }
@@ -103,36 +105,39 @@ impl<E: StreamEvent> PostgresStore<E> {
         store_error(error, &self.inner.schema, Operation::ReadEvents)
     }
 
-    pub(super) async fn read_high_waters(&self, stream_keys: &[&str]) -> Result<Vec<u64>, StoreError> {
-        if stream_keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let stream_keys: Vec<&str> = stream_keys.iter().map(|key| sendable(key)).collect();
+    pub(super) async fn read_high_water(&self, stream_key: &str) -> Result<u64, StoreError> {
+        let stream_keys = [sendable(stream_key)];
         let query = |server| {
             sqlx::query(&self.inner.schema.high_waters)
-                .bind(&stream_keys)
+                .bind(stream_keys)
                 .bind(server)
         };
         let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
         let high_waters: Vec<i64> = self.get(&row, 0)?;
-        Ok(high_waters.into_iter().map(i64::cast_unsigned).collect())
+        Ok(high_waters.first().map_or(0, |high_water| high_water.cast_unsigned()))
     }
 
-    pub(super) async fn read_high_waters_at(
-        &self,
-        stream_keys: &[&str],
-    ) -> Result<(Vec<u64>, Option<Watermark>), StoreError> {
+    pub(super) async fn read_heads(&self, stream_keys: &[&str]) -> Result<Heads, StoreError> {
         let stream_keys: Vec<&str> = stream_keys.iter().map(|key| sendable(key)).collect();
-        let query = |server| {
-            sqlx::query(&self.inner.schema.high_waters_at)
-                .bind(&stream_keys)
-                .bind(server)
-        };
+        let query = |server| sqlx::query(&self.inner.schema.heads).bind(&stream_keys).bind(server);
         let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
-        let high_waters: Vec<i64> = self.get(&row, 0)?;
-        let watermark: Option<String> = self.get(&row, 1)?;
-        let high_waters = high_waters.into_iter().map(i64::cast_unsigned).collect();
-        Ok((high_waters, watermark.map(watermark_of)))
+        let watermark: Option<String> = self.get(&row, 2)?;
+        Ok(Heads {
+            streams: self.heads_in(&row, 0)?,
+            watermark: watermark.map(watermark_of),
+            is_standby: self.get(&row, 3)?,
+        })
+    }
+
+    /// Returns the heads whose numbers are in a column, and whose IDs are in the next.
+    pub(super) fn heads_in(&self, row: &PgRow, column: usize) -> Result<Vec<StreamHead>, StoreError> {
+        let seqs: Vec<i64> = self.get(row, column)?;
+        let ids: Vec<Option<Vec<u8>>> = self.get(row, column + 1)?;
+        let heads = seqs.into_iter().zip(ids).map(|(seq, id)| StreamHead {
+            seq: seq.cast_unsigned(),
+            id: id.and_then(|id| event_id(&id)),
+        });
+        Ok(heads.collect())
     }
 
     pub(super) async fn read_first_recent(&self, ranges: &[RecentRange]) -> Result<Vec<Option<u64>>, StoreError> {
@@ -195,7 +200,8 @@ fn is_cancelled_by_server(error: &sqlx::Error) -> bool {
 
 fn record<E: StreamEvent>(row: &PgRow, stream_key: &str, seq: u64) -> Result<Record<E>, sqlx::Error> {
     let id: &[u8] = row.try_get(3)?;
-    let payload = row.try_get_raw(5)?;
+    let previous_id: Option<&[u8]> = row.try_get(4)?;
+    let payload = row.try_get_raw(6)?;
     let event = match payload.as_bytes() {
         // A database with the encoding SQL_ASCII can hold any bytes.
         Ok(bytes) => match std::str::from_utf8(bytes) {
@@ -211,7 +217,8 @@ fn record<E: StreamEvent>(row: &PgRow, stream_key: &str, seq: u64) -> Result<Rec
     Ok(Record {
         seq,
         id: event_id(id),
-        appended_at: time(row.try_get(4)?),
+        previous_id: previous_id.and_then(event_id),
+        appended_at: time(row.try_get(5)?),
         event,
     })
 }

@@ -53,7 +53,7 @@ pub(super) struct Schema {
     pub(super) try_append_records: Statement,
     pub(super) replay_many: Statement,
     pub(super) high_waters: Statement,
-    pub(super) high_waters_at: Statement,
+    pub(super) heads: Statement,
     pub(super) first_recent: Statement,
     pub(super) event_ids: Statement,
     pub(super) changed_since: Statement,
@@ -104,27 +104,30 @@ impl Schema {
         let columns = |columns: &str, call: &str| Statement(format!("SELECT {columns} FROM {s}.{call}").into());
         Self {
             append_record: columns(
-                "seq, event_id, appended_at",
+                "seq, event_id, previous_id, appended_at",
                 &format!("append_record({}, $2, $3, $4, $5, $6)", guarded(1, 7)),
             ),
             append_records: columns(
-                "seqs, event_ids, appended_at",
+                "seqs, event_ids, previous_ids, appended_at",
                 &format!("append_records({}, $2, $3, $4, $5, $6)", guarded(1, 7)),
             ),
             try_append_records: columns(
-                "seqs, event_ids, appended_at",
+                "seqs, event_ids, previous_ids, appended_at",
                 &format!("try_append_records({}, $2, $3, $4)", guarded(1, 5)),
             ),
             replay_many: columns(
-                "ordinal, low_water, seq, event_id, appended_at, payload, more",
+                "ordinal, low_water, seq, event_id, previous_id, appended_at, payload, more",
                 &format!("replay_many({}, $2, $3, $4)", guarded(1, 5)),
             ),
             high_waters: call(&format!("high_waters({})", guarded(1, 2))),
-            high_waters_at: columns("high_waters, watermark", &format!("high_waters_at({})", guarded(1, 2))),
+            heads: columns(
+                "seqs, event_ids, watermark, is_standby",
+                &format!("heads({})", guarded(1, 2)),
+            ),
             first_recent: call(&format!("first_recent({}, $2, $3, $4, $5)", guarded(1, 6))),
             event_ids: call(&format!("event_ids({}, $2)", guarded(1, 3))),
             changed_since: columns(
-                "stream_keys, high_waters, watermark, more, complete",
+                "stream_keys, high_waters, event_ids, watermark, more, complete",
                 &format!("changed_since($1, {})", guarded(2, 3)),
             ),
             trim_streams: columns(
@@ -149,7 +152,7 @@ impl Schema {
             try_append_records,
             replay_many,
             high_waters,
-            high_waters_at,
+            heads,
             first_recent,
             event_ids,
             changed_since,
@@ -163,7 +166,7 @@ impl Schema {
             try_append_records,
             replay_many,
             high_waters,
-            high_waters_at,
+            heads,
             first_recent,
             event_ids,
             changed_since,
