@@ -23,7 +23,7 @@ $$;
 -- Reads several streams in one snapshot: from each, at most max_events events with numbers above its element of after. Returns at
 -- least one row per requested range, in array order, numbered by ordinal from 1; a range without events has one row, with nulls
 -- for the event. A low-water mark above the last event, which takes a row that was changed by hand, is returned as the number of that
--- event: the stream continues there.
+-- event: the stream continues there. Where the mark is above after, low_water_id is the ID of the last removed event.
 --
 -- Ends early once the payloads have max_bytes in all: then more is true in the last row, its range may have more events, and the ranges
 -- after it have no row. So neither a page of large events nor many pages take longer than a server or a link allows. The payload of an
@@ -35,6 +35,7 @@ CREATE FUNCTION @schema@.replay_many(
     max_bytes bigint DEFAULT 9223372036854775807,
     OUT ordinal bigint,
     OUT low_water bigint,
+    OUT low_water_id bytea,
     OUT seq bigint,
     OUT event_id bytea,
     OUT previous_id bytea,
@@ -51,17 +52,18 @@ BEGIN
     more := false;
     -- The loop fetches rows ahead, so it fetches payloads as they are stored. Without a sort, which would read all rows before the first:
     -- a nested loop keeps the order of the ranges, and of the index within each.
-    FOR ordinal, low_water, seq, event_id, previous_id, appended_at, stored IN
+    FOR ordinal, low_water, low_water_id, seq, event_id, previous_id, appended_at, stored IN
         SELECT r.ordinal,
             CASE
                 WHEN m.low_water > r.after THEN least(m.low_water, (
                     SELECT events.seq FROM @schema@.events WHERE events.stream_key = r.stream_key ORDER BY events.seq DESC LIMIT 1))
                 ELSE coalesce(m.low_water, 0)
             END,
+            CASE WHEN m.low_water > r.after THEN uuid_send(m.low_water_id) END,
             e.seq, uuid_send(e.event_id), uuid_send(e.previous_id), date_part('epoch', e.appended_at), e.payload
         FROM unnest(replay_many.stream_keys, replay_many.after) WITH ORDINALITY AS r (stream_key, after, ordinal)
         LEFT JOIN LATERAL (
-            SELECT low_water_marks.low_water FROM @schema@.low_water_marks
+            SELECT low_water_marks.low_water, low_water_marks.low_water_id FROM @schema@.low_water_marks
             WHERE low_water_marks.stream_key = r.stream_key LIMIT 1) AS m ON true
         LEFT JOIN LATERAL (
             SELECT events.seq, events.event_id, events.previous_id, events.appended_at, events.payload FROM @schema@.events

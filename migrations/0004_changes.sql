@@ -218,8 +218,9 @@ CREATE FUNCTION @schema@.heads(
     OUT watermark text,
     OUT is_standby boolean
 )
+-- Without JIT: history_identity() reads its one row sequentially, which costs so much while that is disabled that it would be compiled.
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s'
-SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
     current_identity text := @schema@.history_identity();
 BEGIN

@@ -2,6 +2,8 @@
 
 mod bus_support;
 
+#[path = "bus_failover/continuity.rs"]
+mod continuity;
 #[path = "bus_failover/logical_replica.rs"]
 mod logical_replica;
 #[path = "bus_failover/polling.rs"]

@@ -74,10 +74,18 @@ fn op(input: &mut Input<'_>) -> Option<Op> {
             stream: stream(input)?,
             through: input.seq()?,
         },
-        14 => Op::Rewind {
-            stream: stream(input)?,
-            keep: input.seq()? - 1,
-        },
+        14 => {
+            let (stream, keep) = (stream(input)?, input.seq()? - 1);
+            match input.byte()? & 15 {
+                0 => Op::Rewind { stream, keep },
+                1 => Op::Settle,
+                more => Op::Replace {
+                    stream,
+                    keep,
+                    more: u64::from(more - 2),
+                },
+            }
+        }
         _ => {
             let size = input.byte()?;
             Op::StaleHistory {

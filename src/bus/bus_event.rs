@@ -83,7 +83,8 @@ pub struct Rewound {
     pub stream_key: Arc<str>,
     /// The number up to which the old history was delivered, or after which the subscription was to start.
     pub delivered: u64,
-    /// The number after which the subscription continues, with the events that the store holds now.
+    /// The number after which the subscription continues, with the events that the store holds now. Lower than `delivered`, or equal to it
+    /// if it is not `exact`.
     pub resume_after: u64,
     /// Whether both histories are known to be the same up to `resume_after`. If false, they may also differ at earlier numbers:
     /// read the stream again from a number at which you know them to agree.

@@ -47,7 +47,11 @@ pub(crate) struct HistoryRecord<E> {
 }
 
 impl<E> HistoryPage<E> {
-    fn from_page(page: Page<E>) -> Self {
+    /// Creates a page of the records with numbers up to `through`.
+    fn from_page(mut page: Page<E>, through: u64) -> Self {
+        let kept = page.records.partition_point(|record| record.seq <= through);
+        page.more |= kept < page.records.len();
+        page.records.truncate(kept);
         let record = |record: Record<E>| HistoryRecord {
             seq: record.seq,
             event: record.event.map(Arc::new).map_err(|error| error.reason.into()),
@@ -64,7 +68,7 @@ impl<E> HistoryPage<E> {
         self.low_water > seq || self.records.last().is_some_and(|last| last.seq > seq)
     }
 
-    /// If the store has cut the page, the number after which it goes on.
+    /// If the page was cut, the number after which the stream goes on.
     fn cut_after(&self) -> Option<u64> {
         let last = self.records.last().filter(|_| self.more)?;
         Some(last.seq)
@@ -76,8 +80,8 @@ type Read<E> = BoxFuture<'static, Option<Arc<HistoryPage<E>>>>;
 /// Completes with the page, or with `None` if the bus is shut down first.
 pub(crate) type PageFetch<E> = Shared<Read<E>>;
 
-/// A stream's version, and the number after which the page starts: a multiple of [`PAGE_EVENTS`], or the last number of a page that the
-/// store has cut.
+/// A stream's version, and the number after which the page starts: a multiple of [`PAGE_EVENTS`], or the last number of a page that was
+/// cut.
 type PageId = (u64, u64);
 
 pub(crate) struct HistoryCache<E> {
@@ -93,7 +97,8 @@ struct CachedPage<E> {
 }
 
 struct Cached<E> {
-    reads: HashMap<PageId, WeakShared<Read<E>>>,
+    /// The reads under way, and the numbers up to which they return records.
+    reads: HashMap<PageId, (WeakShared<Read<E>>, u64)>,
     pages: HashMap<PageId, CachedPage<E>>,
     /// The pages, the oldest first.
     order: VecDeque<PageId>,
@@ -115,7 +120,16 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
 
     /// Fetches the page that holds number `seq + 1`. If it has no record after `seq`, the store had none, or a server that lacks it has
     /// answered. `empty_reads` is the number of such answers in a row.
-    pub(crate) fn page_after(self: &Arc<Self>, stream: &StreamRef, seq: u64, empty_reads: u32) -> PageFetch<E> {
+    ///
+    /// The page has no records beyond `delivered`, the number up to which the hub has delivered this version of the stream. So a page, too,
+    /// is of the history that the hub watches over: if that is replaced, the version changes.
+    pub(crate) fn page_after(
+        self: &Arc<Self>,
+        stream: &StreamRef,
+        seq: u64,
+        delivered: u64,
+        empty_reads: u32,
+    ) -> PageFetch<E> {
         let first = seq - seq % PAGE_EVENTS;
         // A read that others have asked for may have been cut before `seq`.
         let mut start = if empty_reads == 0 { first } else { seq };
@@ -134,9 +148,11 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
             }
         }
         let id = (stream.version, start);
-        match cached.reads.get(&id).and_then(WeakShared::upgrade) {
-            Some(read) if read.peek().is_none() => return read,
-            read => finished.0.extend(read),
+        if let Some((read, through)) = cached.reads.get(&id) {
+            match read.upgrade() {
+                Some(read) if read.peek().is_none() && *through > seq => return read,
+                read => finished.0.extend(read),
+            }
         }
         let this = Arc::clone(self);
         let key = Arc::clone(&stream.key);
@@ -149,7 +165,7 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
         let read = async move {
             let mut id = id;
             loop {
-                let page = Arc::new(HistoryPage::from_page(read_after(id.1, empty_reads).await?));
+                let page = Arc::new(HistoryPage::from_page(read_after(id.1, empty_reads).await?, delivered));
                 this.insert(id, &page);
                 match page.cut_after() {
                     Some(end) if end <= seq && id.1 < seq => id.1 = seq, // the store has cut it before `seq`
@@ -158,7 +174,8 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
             }
         };
         let fetch = read.boxed().shared();
-        cached.reads.insert(id, fetch.downgrade().expect("not polled yet"));
+        let read = fetch.downgrade().expect("not polled yet");
+        cached.reads.insert(id, (read, delivered));
         fetch
     }
 
@@ -167,7 +184,7 @@ impl<E: Send + Sync + 'static> HistoryCache<E> {
         let (mut finished, mut removed) = (foreign::DropLater::new(), foreign::DropLater::new());
         let mut cached = self.cached.lock();
         let cached = &mut *cached;
-        cached.reads.retain(|_, read| {
+        cached.reads.retain(|_, (read, _)| {
             let read = read.upgrade();
             let is_running = read.as_ref().is_some_and(|read| read.peek().is_none());
             finished.0.extend(read);

@@ -10,9 +10,9 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 
 use super::history_cache::{HistoryCache, HistorySource};
-use super::hub::{Attached, Hub, HubSettings, Started};
+use super::hub::{Attached, Hub, HubSettings, Started, StreamRef};
 use super::{BusError, BusStats, BusSubscription, EventBus, FleetEvent, StreamEvent, SubscribeOptions};
-use crate::store::{MemoryStore, Page, Record, Store as _, check_stream_key};
+use crate::store::{MemoryStore, Page, Record, Store as _, StreamHead, check_stream_key};
 
 const SETTINGS: HubSettings = HubSettings {
     stream_capacity: 256,
@@ -267,12 +267,12 @@ impl<E: StreamEvent> LocalBus<E> {
         let (attached, started) = {
             let _starting = self.bus.starting.lock();
             let attached = hub.attach_one(stream_key, options.after);
-            let high_waters: Vec<_> = hub
-                .unstarted(usize::MAX)
-                .into_iter()
-                .map(|stream| (stream.clone(), self.bus.store.high_water_now(&stream.key)))
-                .collect();
-            (attached, hub.start(high_waters))
+            let head = |stream: StreamRef| {
+                let seq = self.bus.store.high_water_now(&stream.key);
+                (stream, StreamHead { seq, id: None }) // this history is never replaced
+            };
+            let heads: Vec<_> = hub.unstarted(usize::MAX).into_iter().map(head).collect();
+            (attached, hub.start(heads))
         };
         self.subscription(attached, started, options)
     }
@@ -293,7 +293,7 @@ impl<E: StreamEvent> LocalBus<E> {
             let _starting = self.bus.starting.lock();
             let attached = hub.attach_all();
             let started = if hub.needs_baseline() {
-                hub.set_baseline(Some(self.high_waters()))
+                hub.set_baseline(Some(self.heads()))
             } else {
                 Started::default()
             };
@@ -302,7 +302,7 @@ impl<E: StreamEvent> LocalBus<E> {
         self.subscription(attached, started, options)
     }
 
-    fn high_waters(&self) -> HashMap<Arc<str>, u64> {
+    fn heads(&self) -> HashMap<Arc<str>, StreamHead> {
         let listing = self.bus.store.changed_since(None, usize::MAX).now_or_never();
         let changes = listing
             .and_then(Result::ok)
@@ -311,7 +311,7 @@ impl<E: StreamEvent> LocalBus<E> {
         changes
             .streams
             .into_iter()
-            .map(|stream| (stream.stream_key, stream.head.seq))
+            .map(|stream| (stream.stream_key, stream.head))
             .collect()
     }
 

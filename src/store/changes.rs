@@ -13,50 +13,25 @@ use super::EventId;
 /// assert_eq!(watermark.as_str(), "7:12:9");
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Watermark {
-    text: Arc<str>,
-    history: Option<Arc<str>>,
-}
+pub struct Watermark(Arc<str>);
 
 impl Watermark {
     /// Creates a watermark, for implementations of a store.
     #[must_use]
     pub fn new(text: impl Into<Arc<str>>) -> Self {
-        Self {
-            text: text.into(),
-            history: None,
-        }
-    }
-
-    /// Sets the identity of the history that the watermark is a point of. If it changes, a bus checks whether the events that it has
-    /// delivered are still the store's.
-    ///
-    /// ```
-    /// let watermark = doorbell::store::Watermark::new("7:12:9").in_history("7");
-    /// assert_eq!(watermark.history(), Some("7"));
-    /// ```
-    #[must_use]
-    pub fn in_history(mut self, identity: impl Into<Arc<str>>) -> Self {
-        self.history = Some(identity.into());
-        self
-    }
-
-    /// Returns the identity of the history, if the store has set it.
-    #[must_use]
-    pub fn history(&self) -> Option<&str> {
-        self.history.as_deref()
+        Self(text.into())
     }
 
     /// Returns the content that the store has put in.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.text
+        &self.0
     }
 }
 
 impl fmt::Debug for Watermark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Watermark({})", self.text)
+        write!(f, "Watermark({})", self.0)
     }
 }
 

@@ -112,8 +112,9 @@ pub struct RecentRange {
 ///
 /// Only [`append`](Self::append), [`replay`](Self::replay) and [`high_water`](Self::high_water) are required. The other methods
 /// have defaults: some are correct but slower, others report that the store does not support them. Without
-/// [`changed_since`](Self::changed_since), a bus relies on notifications alone; without [`event_ids`](Self::event_ids), it cannot
-/// detect that a stream was rewritten to the same length.
+/// [`changed_since`](Self::changed_since), a bus relies on notifications alone. Without IDs ([`Record::id`], [`Record::previous_id`],
+/// [`heads`](Self::heads), [`event_ids`](Self::event_ids)), it notices only that a stream has become shorter, not that it was
+/// replaced by one that is as long or longer.
 ///
 /// Implementations require the attribute macro of the crate `async-trait` 0.1.
 ///

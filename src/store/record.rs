@@ -104,6 +104,8 @@ pub struct Page<E> {
     /// The stream's low-water mark: retention has removed the events up to this number. It is 0 if no event was removed.
     /// If a store removes the last events of a stream without raising it, subscriptions that lack them wait for the next event.
     pub low_water: u64,
+    /// The ID of the event with the number `low_water`, if the store knows it, and that event would otherwise be on this page or after it.
+    pub low_water_id: Option<EventId>,
     /// Whether the store has left out events that follow, because the page would be too large or take too long to read. There may be no
     /// record at all, for example if another stream of the same [`replay_many`](super::Store::replay_many) was that large. Read on after
     /// the last record.
@@ -117,6 +119,7 @@ impl<E: StreamEvent> Page<E> {
         Self {
             records: events.into_iter().map(Record::from_event).collect(),
             low_water: 0,
+            low_water_id: None,
             more: false,
         }
     }

@@ -318,7 +318,7 @@ async fn p41_a_panic_in_the_check_of_the_history_delays_the_events_after_a_recon
     let mut rig = Rig::start().await;
     rig.append("agent-1").await;
     event(&mut rig.all).await;
-    rig.faulty.set("event_ids", Fault::Panic);
+    rig.faulty.set("heads", Fault::Panic);
     let end = format!(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{LISTENER}' AND datname = current_database()"
     );

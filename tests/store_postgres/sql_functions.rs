@@ -245,3 +245,16 @@ async fn every_lookup_uses_an_index() {
     assert_eq!(read, "", "rows read by sequential scans");
     transaction.rollback().await.unwrap();
 }
+
+/// The one row of `history_identity` is read sequentially, at the price of a disabled scan, for which the server would compile the query:
+/// a tenth of a second for each call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_query_is_compiled_because_a_scan_is_disabled() {
+    let store = Store::fresh().await;
+    let compiled = store.psql(
+        "SELECT string_agg(p.proname, ', ') FROM pg_proc p
+         WHERE p.pronamespace = 'doorbell'::regnamespace AND p.prosrc ~ '(history_identity|is_bound)[(]'
+            AND 'enable_seqscan=off' = ANY (p.proconfig) AND NOT 'jit=off' = ANY (p.proconfig)",
+    );
+    assert_eq!(compiled, "");
+}

@@ -1,4 +1,4 @@
-//! Starts new subscriptions at the store's high-water marks, which are queried after the server has acknowledged the LISTEN.
+//! Starts new subscriptions at the streams' last events, which are queried after the server has acknowledged the LISTEN.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,16 +61,15 @@ async fn start_subscriptions<E: StreamEvent>(shared: &SharedBus<E>) -> Result<bo
             return Ok(asked);
         }
         let keys: Vec<_> = streams.iter().map(|stream| Arc::clone(&stream.key)).collect();
-        let heads = shared.store.heads(&keys).await?.streams;
+        let heads = shared.store.heads(&keys).await?;
         asked = true;
-        let high_waters = heads.into_iter().map(|head| head.seq);
-        let started = shared.hub.start(streams.into_iter().zip(high_waters));
+        let started = shared.hub.start(streams.into_iter().zip(heads.streams));
         shared.hub.signal(started);
         shared.wakeups.reader.notify_one(); // notifications may have come before the start
     }
 }
 
-/// Lists all streams of the store with their high-water marks, for subscriptions to all streams.
+/// Lists all streams of the store with their last events, for subscriptions to all streams.
 async fn set_baseline<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreError> {
     let mut watermark = shared.watermark.lock().await;
     let mut listing = HashMap::new();
@@ -82,7 +81,7 @@ async fn set_baseline<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), Store
             return Ok(());
         };
         for stream in changes.streams {
-            listing.insert(stream.stream_key, stream.head.seq);
+            listing.insert(stream.stream_key, stream.head);
         }
         if !changes.more {
             *watermark = Some(changes.watermark);

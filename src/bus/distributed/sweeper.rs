@@ -15,7 +15,7 @@ use crate::listen::STARTED_AT;
 use crate::pg::backoff::{Retry, jittered};
 use crate::pg::deadline::deadline_in;
 use crate::pg::warm_pool::WarmPool;
-use crate::store::StoreError;
+use crate::store::{Heads, StoreError, StreamHead};
 
 /// The maximum number of streams in one query.
 const STREAMS_PER_QUERY: usize = 1000;
@@ -26,31 +26,11 @@ const NOTIFY_CHECK_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long the search for a connection to the listening connection's server may take, if one led to another primary.
 const NEW_CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the sweeper knows of the store's history.
-#[derive(Default)]
-struct History {
-    /// The identity that the last sweep found, if the store has one.
-    identity: Option<Arc<str>>,
-    /// The identity has changed since the remembered events were last compared: the store was installed again, or bound to a restored
-    /// database, perhaps while the connections stood.
-    is_another: bool,
-}
-
-impl History {
-    fn found(&mut self, identity: &str) {
-        let is_same = self.identity.as_deref() == Some(identity);
-        if !is_same && self.identity.replace(identity.into()).is_some() {
-            self.is_another = true;
-        }
-    }
-}
-
 pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     #[cfg(feature = "metrics")]
     crate::bus::stats::Counters::describe();
     let mut backoff = Retry::new(Duration::from_millis(20), Duration::from_millis(500));
     let mut report = shared.health.report(StoreOperation::Sweep);
-    let mut history = History::default();
     let mut due = Instant::now();
     // Every client of the database can request a sweep, so at most one per interval comes early.
     let mut may_come_early = true;
@@ -61,11 +41,25 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
         let is_due = now >= due || check_history;
         let requested = (is_due || may_come_early) && shared.hub.take_sweep_request();
         if !(is_due || requested) {
+            if shared.hub.has_doubts() {
+                match history_divergence::settle(&shared).await {
+                    Ok(()) => {
+                        backoff.reset();
+                        report.succeeded();
+                        shared.wakeups.reader.notify_one();
+                    }
+                    Err(error) => {
+                        report.failed(error);
+                        backoff.wait().await;
+                    }
+                }
+                continue;
+            }
             let _ = tokio::time::timeout_at(due, shared.wakeups.sweeper.notified()).await;
             continue;
         }
         may_come_early = is_due;
-        match sweep(&shared, check_history, &mut history).await {
+        match sweep(&shared, check_history).await {
             Ok(()) => {
                 backoff.reset();
                 report.succeeded();
@@ -86,104 +80,75 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     }
 }
 
-async fn sweep<E: StreamEvent>(
-    shared: &SharedBus<E>,
-    check_history: bool,
-    history: &mut History,
-) -> Result<(), StoreError> {
+async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Result<(), StoreError> {
     shared.counters.sweeps.add(1);
     #[cfg(feature = "metrics")]
     shared.counters.report();
     if shared.hub.collect() {
         *shared.watermark.lock().await = None;
     }
-    if check_history {
-        let requested = shared.wakeups.checks_requested();
-        if history.is_another {
-            history_divergence::check_remembered(shared, &shared.hub.cursors(true)).await?;
-            history.is_another = false;
-        }
-        history_divergence::check(shared, &shared.hub.cursors(true)).await?;
-        shared.wakeups.history_checked(requested);
-    }
-    // With a watermark, `sweep_all` covers the streams that only subscriptions to all look at.
-    let cursors = shared.hub.cursors(shared.watermark.lock().await.is_none());
+    let requested = shared.wakeups.checks_requested();
+    let covers_all = shared.hub.has_subscriptions_to_all() && sweep_all(shared).await?;
+    // Those of the streams that only subscriptions to all look at that have changed are known then.
+    let all = check_history || !covers_all;
+    let cursors = shared.hub.cursors(all);
     for chunk in cursors.chunks(STREAMS_PER_QUERY) {
         let keys: Vec<_> = chunk.iter().map(|cursor| Arc::clone(&cursor.stream.key)).collect();
-        let high_waters = high_waters(shared, &keys, history).await?;
-        if history.is_another {
-            // Before anything more is delivered. The next sweep follows at once.
-            shared.wakeups.request_history_check();
-            return Ok(());
-        }
-        let mut shortened = Vec::new();
-        for (cursor, high_water) in chunk.iter().zip(high_waters) {
-            if high_water < cursor.seq {
-                shortened.push(cursor.clone());
-            } else if shared.hub.report_high_water(&cursor.stream.key, high_water) {
+        let heads = heads(shared, &keys).await?;
+        for (cursor, head) in chunk.iter().zip(heads.streams) {
+            if shared.hub.report_head(cursor, head, heads.is_standby) {
                 shared.counters.missed_recovered.add(1);
             }
-        }
-        if !shortened.is_empty() {
-            history_divergence::check(shared, &shortened).await?;
         }
     }
     if cursors.is_empty() {
         // Without subscriptions a query still shows whether the store answers.
-        high_waters(shared, &["-".into()], history).await?;
-        if history.is_another {
-            shared.wakeups.request_history_check();
-            return Ok(());
-        }
+        heads(shared, &["-".into()]).await?;
     }
-    if shared.hub.has_subscriptions_to_all() {
-        sweep_all(shared).await?;
+    history_divergence::settle(shared).await?;
+    if check_history {
+        shared.wakeups.history_checked(requested);
     }
-    history_divergence::remember_ids(shared, &shared.hub.cursors(true)).await?;
     shared.wakeups.reader.notify_one();
     shared.wakeups.subscription_start.notify_one();
     Ok(())
 }
 
-/// Returns the streams' high-water marks, and has the hub remember what the store shows.
-async fn high_waters<E: StreamEvent>(
-    shared: &SharedBus<E>,
-    keys: &[Arc<str>],
-    history: &mut History,
-) -> Result<Vec<u64>, StoreError> {
-    let heads = shared.store.heads(keys).await?;
-    if let Some(watermark) = heads.watermark {
-        if let Some(identity) = watermark.history() {
-            history.found(identity);
-        }
+/// Returns the streams' last events, and has the hub remember what the store shows.
+async fn heads<E: StreamEvent>(shared: &SharedBus<E>, keys: &[Arc<str>]) -> Result<Heads, StoreError> {
+    let mut heads = shared.store.heads(keys).await?;
+    if let Some(watermark) = heads.watermark.take() {
         shared.hub.on_watermark(watermark);
     }
-    Ok(heads.streams.into_iter().map(|head| head.seq).collect())
+    Ok(heads)
 }
 
-/// Sweeps all streams, for subscriptions to all: asks which have changed since the last sweep.
-async fn sweep_all<E: StreamEvent>(shared: &SharedBus<E>) -> Result<(), StoreError> {
+/// Sweeps all streams, for subscriptions to all: asks which have changed since the last sweep. Returns whether the store knows that. If it
+/// only lists the streams that it has, others may have lost all their events.
+async fn sweep_all<E: StreamEvent>(shared: &SharedBus<E>) -> Result<bool, StoreError> {
     let mut watermark = shared.watermark.lock().await;
-    let mut changed = HashMap::new();
+    let mut changed: HashMap<Arc<str>, StreamHead> = HashMap::new();
     while let Some(since) = watermark.clone() {
         let Some(changes) = shared.store.changed_since(Some(&since), STREAMS_PER_QUERY).await? else {
             break;
         };
         for stream in changes.streams {
-            let high_water = changed.entry(stream.stream_key).or_insert(0);
-            *high_water = stream.head.seq.max(*high_water);
+            let head = changed.entry(stream.stream_key).or_default();
+            if stream.head.seq >= head.seq {
+                *head = stream.head;
+            }
         }
-        for (key, high_water) in changed.drain() {
-            if shared.hub.report_high_water(&key, high_water) {
+        for (key, head) in changed.drain() {
+            if shared.hub.report_change(&key, head) {
                 shared.counters.missed_recovered.add(1);
             }
         }
         *watermark = Some(changes.watermark);
         if !changes.more {
-            break;
+            return Ok(!changes.complete);
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Asks whether a notification could be sent, and whether by the server that the listening connection reaches. This does not send one.

@@ -42,12 +42,12 @@ impl<E: Send + Sync + 'static> Hub<E> {
             Some(&index) => index,
             None => {
                 let key: Arc<str> = key.into();
-                let cursor = match &mut table.all.baseline {
-                    Baseline::Complete(untracked) => Some(untracked.remove(&key).unwrap_or(0)),
+                let head = match &mut table.all.baseline {
+                    Baseline::Complete(untracked) => Some(untracked.remove(&key).unwrap_or_default()),
                     Baseline::Missing | Baseline::Unknown => None,
                 };
-                let index = table.insert(key, cursor);
-                if cursor.is_none() {
+                let index = table.insert(key, head);
+                if head.is_none() {
                     table.unstarted.push(index);
                 }
                 index

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::stream::{Stream, StreamIndex};
 use super::stream_table::{Baseline, StreamTable};
-use super::{Hub, RingItem, StreamNoticeKind};
+use super::{Hub, RingItem, StreamNoticeKind, Work};
 use crate::bus::StreamEvent;
 use crate::event::foreign;
-use crate::store::{Page, Record};
+use crate::store::{Page, Record, StreamHead};
 
 /// A range of a stream to read.
 #[derive(Debug)]
@@ -103,8 +103,13 @@ impl<E: StreamEvent> Hub<E> {
         let Page {
             records,
             low_water,
+            low_water_id,
             more,
         } = page;
+        let removed = StreamHead {
+            seq: low_water,
+            id: low_water_id,
+        };
         let mut records = foreign::DropLater(records);
         let mut table = self.table.lock();
         let index = match read.target {
@@ -122,12 +127,15 @@ impl<E: StreamEvent> Hub<E> {
                         unfounded: 1,
                     };
                 }
-                None => table.insert_for_all(read.key, read.after),
+                None => {
+                    let id = None;
+                    table.insert_for_all(read.key, StreamHead { seq: read.after, id })
+                }
             },
         };
         let stream = table.stream_mut(index);
-        if stream.late.is_some() {
-            // A late notification has come since: its events go before the others.
+        if stream.late.is_some() || stream.is_in_doubt() {
+            // A late notification has come since, and its events go before the others; or a doubt.
             stream.wanted = stream.wanted.max(read.through);
             return Delivered::default();
         }
@@ -137,29 +145,41 @@ impl<E: StreamEvent> Hub<E> {
         // The page shows what the store has after `read.after`, so a number that it lacks is missing in the store.
         let shows_gaps = stream.cursor.is_some_and(|cursor| read.after <= cursor);
         let mut events = 0;
+        let mut follows = true;
         for record in std::mem::take(&mut records.0) {
+            follows = follows && stream.may_be_followed_by(&record, low_water);
+            if !follows {
+                records.0.push(record);
+                continue;
+            }
             if shows_gaps {
-                pass_gap(stream, index, record.seq.saturating_sub(1), &mut items);
+                pass_gap(stream, index, record.seq.saturating_sub(1), removed, &mut items);
             }
             match accept_next(stream, index, record, &mut items) {
                 Ok(()) => events += 1,
                 Err(record) => records.0.push(record),
             }
         }
-        if !is_full || !shows_gaps {
-            pass_gap(stream, index, low_water, &mut items);
+        if follows && (!is_full || !shows_gaps) {
+            pass_gap(stream, index, low_water, removed, &mut items);
         }
         let mut unfounded = 0;
-        if is_full || !shows_gaps {
+        if is_full || !shows_gaps || !follows {
             stream.wanted = stream.wanted.max(read.through); // the rest is in the next page
         } else if stream.cursor.is_some_and(|cursor| cursor < read.through) {
             // The server that has answered may lack it. The sweep that has named it does not name it again.
             stream.must_sweep = true;
             unfounded = 1;
         }
+        if !follows {
+            table.doubt(index);
+        }
         self.send(&mut table, index, items);
         drop(table);
         self.publish_queue.flush();
+        if !follows {
+            (self.wakeup)(Work::Sweep);
+        }
         Delivered { events, unfounded }
     }
 
@@ -187,12 +207,14 @@ impl<E: StreamEvent> Hub<E> {
                     self.on_notification(key, seq..=seq);
                     return false;
                 };
-                let cursor = untracked.remove(key).unwrap_or(0);
-                table.insert_for_all(Arc::from(key), cursor)
+                let head = untracked.remove(key).unwrap_or_default();
+                table.insert_for_all(Arc::from(key), head)
             }
         };
         let stream = table.stream_mut(index);
-        if stream.late.is_some() || stream.cursor.and_then(|cursor| cursor.checked_add(1)) != Some(seq) {
+        let is_next = stream.cursor.and_then(|cursor| cursor.checked_add(1)) == Some(seq)
+            && record.0.iter().all(|record| stream.may_be_followed_by(record, 0));
+        if !is_next || stream.late.is_some() || stream.is_in_doubt() {
             drop(table);
             self.on_notification(key, seq..=seq);
             return false;
@@ -220,16 +242,26 @@ impl<E: StreamEvent> Hub<E> {
             self.push(table, index, items);
         }
         let stream = table.stream(index);
-        if stream.cursor.is_some_and(|cursor| stream.wanted > cursor) {
+        if stream.read_after().is_some() {
             table.queue(index);
         }
     }
 }
 
-/// Advances a stream's cursor to `through`, and adds the notice that the events up to there are missing in the store.
-fn pass_gap<E: StreamEvent>(stream: &mut Stream<E>, index: StreamIndex, through: u64, items: &mut Vec<RingItem<E>>) {
+/// Advances a stream's cursor to `through`, and adds the notice that the events up to there are missing in the store. `removed` is the last
+/// event that retention has removed.
+fn pass_gap<E: StreamEvent>(
+    stream: &mut Stream<E>,
+    index: StreamIndex,
+    through: u64,
+    removed: StreamHead,
+    items: &mut Vec<RingItem<E>>,
+) {
     if let Some(after) = stream.cursor.filter(|&cursor| cursor < through) {
         stream.cursor = Some(through);
+        stream
+            .recent_ids
+            .push_head(Some(removed).filter(|removed| removed.seq == through));
         items.push(StreamNoticeKind::Missing { after, through }.on(index, stream.era));
     }
 }

@@ -219,9 +219,9 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
 }
 
 impl<E: Send + Sync + 'static> Stream<E> {
-    /// After which number the next read starts, if there is anything to read and no late notification to decide first.
+    /// After which number the next read starts, if there is anything to read, and no late notification or doubt to settle first.
     pub(super) fn read_after(&self) -> Option<u64> {
-        let cursor = self.cursor.filter(|_| self.late.is_none())?;
+        let cursor = self.cursor.filter(|_| self.late.is_none() && !self.is_in_doubt())?;
         (self.wanted > cursor).then_some(cursor)
     }
 }

@@ -8,6 +8,7 @@
 
 mod attach;
 mod collect;
+mod continuity;
 mod delivery;
 mod lag_accounting;
 mod late_notifications;
@@ -23,6 +24,8 @@ mod stream;
 mod stream_table;
 
 // Only the distributed bus needs these: its store can be unreachable, miss notifications, and be replaced by another history.
+#[cfg(feature = "postgres")]
+mod comparison;
 #[cfg(feature = "postgres")]
 mod pending_reads;
 #[cfg(feature = "postgres")]
@@ -40,6 +43,8 @@ use crate::bus::stats::Counters;
 
 pub(crate) use attach::Attached;
 #[cfg(feature = "postgres")]
+pub(crate) use comparison::{Comparison, StoredHistory, Verdict};
+#[cfg(feature = "postgres")]
 pub(crate) use delivery::PendingRead;
 #[cfg(feature = "postgres")]
 pub(crate) use late_notifications::LateCheck;
@@ -53,8 +58,6 @@ pub(crate) use start::Started;
 pub(crate) use start_signal::{StartPosition, StartSignal, StartWait};
 pub(crate) use stream::{StreamIndex, StreamRef};
 pub(crate) use stream_table::UNSET;
-#[cfg(feature = "postgres")]
-pub(crate) use sweep::DeliveryCursor;
 
 /// The bounds of the hub.
 #[derive(Clone, Copy, Debug)]

@@ -48,8 +48,8 @@ impl<E: Send + Sync + 'static> Hub<E> {
             None if table.all.subscriptions == 0 => return NotificationOutcome::NotSubscribed,
             None => match &mut table.all.baseline {
                 Baseline::Complete(untracked) if untracked.contains_key(key) => {
-                    let (key, cursor) = untracked.remove_entry(key).expect("the key was just found");
-                    table.insert_for_all(key, cursor)
+                    let (key, head) = untracked.remove_entry(key).expect("the key was just found");
+                    table.insert_for_all(key, head)
                 }
                 _ => return self.on_unknown_stream(table, key, seqs),
             },

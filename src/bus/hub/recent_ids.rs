@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::store::EventId;
+use crate::store::{EventId, StreamHead};
 
 /// The number of ids that a stream remembers. The point where two histories diverge is found exactly if it lies within these.
 pub(crate) const MAX_REMEMBERED: usize = 64;
@@ -20,5 +20,18 @@ impl RecentIds {
             self.0.pop_front();
         }
         self.0.push_back((seq, id));
+    }
+
+    /// Remembers the event up to which a stream counts as delivered.
+    pub(super) fn push_head(&mut self, head: Option<StreamHead>) {
+        if let Some(StreamHead { seq, id: Some(id) }) = head {
+            self.push(seq, id);
+        }
+    }
+
+    /// Returns the id of number `seq`, if it is remembered.
+    pub(super) fn get(&self, seq: u64) -> Option<EventId> {
+        let at = self.0.binary_search_by_key(&seq, |&(seq, _)| seq).ok()?;
+        Some(self.0[at].1)
     }
 }

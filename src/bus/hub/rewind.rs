@@ -1,32 +1,20 @@
 //! Replaces a stream's history by another one.
 
+use super::continuity::Continuity;
 use super::recent_ids::RecentIds;
 use super::stream::StreamRef;
 use super::{Era, Hub, PastRewind, StreamNoticeKind, Work};
 use crate::bus::StreamEvent;
-use crate::store::EventId;
+use crate::store::StreamHead;
 
 /// The number of rewinds that the hub remembers.
 const REMEMBERED: usize = 10_000;
 
 impl<E: StreamEvent> Hub<E> {
-    /// Remembers the id of a delivered event.
-    pub(crate) fn remember_id(&self, stream: &StreamRef, seq: u64, id: EventId) {
-        if let Some(stream) = self.table.lock().current(stream.index, stream.version) {
-            stream.recent_ids.push(seq, id);
-        }
-    }
-
-    /// Returns the remembered numbers and ids of a stream, the oldest first.
-    pub(crate) fn recent_ids(&self, stream: &StreamRef) -> Vec<(u64, EventId)> {
-        let mut table = self.table.lock();
-        let stream = table.current(stream.index, stream.version);
-        stream.map_or_else(Vec::new, |stream| stream.recent_ids.0.iter().copied().collect())
-    }
-
-    /// Replaces the history of a stream by another one, which reaches up to `high_water`. Delivery continues after
-    /// `resume_after`.
-    pub(crate) fn rewind(&self, reference: &StreamRef, resume_after: u64, exact: bool, high_water: u64) {
+    /// Replaces the history of a stream by another one, which reaches up to `high_water`. Delivery continues after the event
+    /// `resume_at` of that.
+    pub(crate) fn rewind(&self, reference: &StreamRef, resume_at: StreamHead, exact: bool, high_water: u64) {
+        let resume_after = resume_at.seq;
         let mut table = self.table.lock();
         let index = reference.index;
         if table.current(index, reference.version).is_none() {
@@ -53,8 +41,18 @@ impl<E: StreamEvent> Hub<E> {
         stream.wanted = high_water;
         stream.recent_from = None;
         stream.must_sweep = false;
+        stream.continuity = Continuity::Unproven;
         stream.recent_ids.truncate(if exact { resume_after } else { 0 });
-        self.send(&mut table, index, vec![StreamNoticeKind::from(rewind).on(index, era)]);
+        stream.recent_ids.push_head(Some(resume_at));
+        self.push(&mut table, index, vec![StreamNoticeKind::from(rewind).on(index, era)]);
+        if !exact {
+            // Those who have received nothing since they started are owed what the new history got since then.
+            table.stream_mut(index).delivered_at = 0;
+            self.on_late_notification(&mut table, index, 1);
+        }
+        if table.stream(index).read_after().is_some() {
+            table.queue(index);
+        }
         drop(table);
         self.flush();
         (self.wakeup)(Work::Read);
@@ -62,12 +60,6 @@ impl<E: StreamEvent> Hub<E> {
 }
 
 impl RecentIds {
-    /// Returns the id of number `seq`, if it is remembered.
-    pub(super) fn get(&self, seq: u64) -> Option<EventId> {
-        let at = self.0.binary_search_by_key(&seq, |&(seq, _)| seq).ok()?;
-        Some(self.0[at].1)
-    }
-
     /// Forgets the numbers above `seq`.
     fn truncate(&mut self, seq: u64) {
         while self.0.back().is_some_and(|&(last, _)| last > seq) {

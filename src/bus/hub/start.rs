@@ -8,6 +8,7 @@ use super::Hub;
 use super::start_signal::{StartPosition, StartSignal};
 use super::stream::{StreamIndex, StreamRef};
 use super::stream_table::{Baseline, StreamTable};
+use crate::store::StreamHead;
 
 /// What a start has to signal, as soon as the caller holds no lock: see [`Hub::signal`].
 #[must_use]
@@ -26,16 +27,16 @@ impl<E: Send + Sync + 'static> Hub<E> {
         indexes.map(|&index| table.stream(index).reference(index)).collect()
     }
 
-    /// Starts subscriptions at their streams' high-water marks.
-    pub(crate) fn start(&self, high_waters: impl IntoIterator<Item = (StreamRef, u64)>) -> Started {
+    /// Starts subscriptions at their streams' last events.
+    pub(crate) fn start(&self, heads: impl IntoIterator<Item = (StreamRef, StreamHead)>) -> Started {
         let mut started = Started::default();
         let mut table = self.table.lock();
-        for (StreamRef { index, version, .. }, high_water) in high_waters {
+        for (StreamRef { index, version, .. }, head) in heads {
             match table.current(index, version) {
                 Some(stream) if stream.cursor.is_none() => {
-                    self.start_stream(&mut table, index, high_water, &mut started);
+                    self.start_stream(&mut table, index, head, &mut started);
                 }
-                Some(_) => start_in_started_stream(&mut table, index, high_water, &mut started),
+                Some(_) => start_in_started_stream(&mut table, index, head, &mut started),
                 None => {}
             }
         }
@@ -43,9 +44,11 @@ impl<E: Send + Sync + 'static> Hub<E> {
         started
     }
 
-    fn start_stream(&self, table: &mut StreamTable<E>, index: StreamIndex, high_water: u64, started: &mut Started) {
+    fn start_stream(&self, table: &mut StreamTable<E>, index: StreamIndex, head: StreamHead, started: &mut Started) {
+        let high_water = head.seq;
         let started_at = table.start_now();
         let stream = table.stream_mut(index);
+        stream.recent_ids.push_head(Some(head));
         stream.cursor = Some(high_water);
         stream.base = high_water;
         stream.started_at = Some(started_at);
@@ -78,9 +81,9 @@ impl<E: Send + Sync + 'static> Hub<E> {
         table.all.subscriptions > 0 && matches!(table.all.baseline, Baseline::Missing)
     }
 
-    /// Sets the baseline, at which subscriptions to all streams start. It consists of the high-water marks of all streams, or is
+    /// Sets the baseline, at which subscriptions to all streams start. It consists of the last events of all streams, or is
     /// `None` if the store cannot list its streams.
-    pub(crate) fn set_baseline(&self, listing: Option<HashMap<Arc<str>, u64>>) -> Started {
+    pub(crate) fn set_baseline(&self, listing: Option<HashMap<Arc<str>, StreamHead>>) -> Started {
         let mut started = Started::default();
         let mut table = self.table.lock();
         if !matches!(table.all.baseline, Baseline::Missing) {
@@ -93,12 +96,12 @@ impl<E: Send + Sync + 'static> Hub<E> {
                     .map(|(index, stream)| (index, Arc::clone(&stream.key)))
                     .collect();
                 for (index, key) in known {
-                    let listed = listing.remove(&key).unwrap_or(0);
+                    let listed = listing.remove(&key).unwrap_or_default();
                     // From the listing, not from a later answer: subscriptions to all are owed the events in between.
                     if table.stream(index).cursor.is_none() {
                         self.start_stream(&mut table, index, listed, &mut started);
                     } else {
-                        table.found_high_water(index, listed); // sweeps list only what changes later
+                        table.found_head(index, listed); // sweeps list only what changes later
                     }
                 }
                 table.retain_unstarted();
@@ -120,7 +123,7 @@ impl<E: Send + Sync + 'static> Hub<E> {
 fn start_in_started_stream<E: Send + Sync + 'static>(
     table: &mut StreamTable<E>,
     index: StreamIndex,
-    high_water: u64,
+    head: StreamHead,
     started: &mut Started,
 ) {
     let started_at = table.start_now();
@@ -129,6 +132,6 @@ fn start_in_started_stream<E: Send + Sync + 'static>(
     let signals = stream.starting.drain(..);
     started
         .signals
-        .extend(signals.map(|signal| (signal, StartPosition::One(high_water))));
-    table.found_high_water(index, high_water);
+        .extend(signals.map(|signal| (signal, StartPosition::One(head.seq))));
+    table.found_head(index, head);
 }

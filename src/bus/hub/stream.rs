@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use super::continuity::Continuity;
 use super::late_notifications::StartTime;
 use super::lowerings::Lowerings;
 use super::recent_ids::RecentIds;
 use super::start_signal::StartSignal;
 use super::{Era, RingItem, StreamNotice, StreamNoticeKind};
 use crate::ring::Publisher;
+use crate::store::StreamHead;
 
 /// A stream's place in the table. It is reused for another stream only when no subscription refers to it any more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -52,6 +54,7 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
     /// The lowest number that a late notification may lower to, for the start with this tick.
     pub(super) recent_from: Option<(u64, u64)>,
     pub(super) recent_ids: RecentIds,
+    pub(super) continuity: Continuity,
     /// Subscriptions that wait for the cursor.
     pub(super) starting: Vec<StartSignal>,
     /// The store has lacked events that were named or delivered. The next sweep asks for the stream's high-water mark, even if there are
@@ -62,7 +65,10 @@ pub(super) struct Stream<E: Send + Sync + 'static> {
 }
 
 impl<E: Send + Sync + 'static> Stream<E> {
-    pub(super) fn new(key: Arc<str>, version: u64, cursor: Option<u64>) -> Self {
+    pub(super) fn new(key: Arc<str>, version: u64, head: Option<StreamHead>) -> Self {
+        let cursor = head.map(|head| head.seq);
+        let mut recent_ids = RecentIds::default();
+        recent_ids.push_head(head);
         Self {
             key,
             version,
@@ -78,7 +84,8 @@ impl<E: Send + Sync + 'static> Stream<E> {
             lowerings: Lowerings::default(),
             late: None,
             recent_from: None,
-            recent_ids: RecentIds::default(),
+            recent_ids,
+            continuity: Continuity::default(),
             starting: Vec::new(),
             must_sweep: false,
             queued: false,

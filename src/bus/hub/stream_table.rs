@@ -11,6 +11,7 @@ use super::start_signal::StartSignal;
 use super::stream::{Stream, StreamIndex, StreamRef};
 use super::{Hub, PastRewind, RingItem};
 use crate::ring::Publisher;
+use crate::store::StreamHead;
 
 pub(super) struct StreamTable<E: Send + Sync + 'static> {
     pub(super) by_key: HashMap<Arc<str>, StreamIndex>,
@@ -24,6 +25,8 @@ pub(super) struct StreamTable<E: Send + Sync + 'static> {
     pub(super) queue: VecDeque<StreamIndex>,
     /// The streams with a late notification, except those whose check is being decided.
     pub(super) late: VecDeque<StreamIndex>,
+    /// The streams that are in doubt, except those that are being compared.
+    pub(super) doubts: Vec<StreamIndex>,
     pub(super) watermarks: Watermarks,
     /// Events named by notifications, of streams that are not in the table. Used only while there are subscriptions to all.
     pub(super) unverified: HashMap<Arc<str>, RangeInclusive<u64>>,
@@ -54,8 +57,8 @@ pub(super) struct AllStreams<E: Send + Sync + 'static> {
 pub(super) enum Baseline {
     /// The store has not answered yet.
     Missing,
-    /// These streams had these high-water marks, and there were no others.
-    Complete(HashMap<Arc<str>, u64>),
+    /// These streams had these last events, and there were no others.
+    Complete(HashMap<Arc<str>, StreamHead>),
     /// The store cannot list its streams. Their notifications determine where they begin.
     Unknown,
 }
@@ -78,6 +81,7 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
             },
             queue: VecDeque::new(),
             late: VecDeque::new(),
+            doubts: Vec::new(),
             watermarks: Watermarks::default(),
             unverified: HashMap::new(),
             rewinds: VecDeque::new(),
@@ -114,10 +118,10 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
         self.clock
     }
 
-    /// Adds a stream that is delivered up to `cursor`.
-    pub(super) fn insert(&mut self, key: Arc<str>, cursor: Option<u64>) -> StreamIndex {
+    /// Adds a stream that is delivered up to `head`.
+    pub(super) fn insert(&mut self, key: Arc<str>, head: Option<StreamHead>) -> StreamIndex {
         let version = self.new_version();
-        let stream = Stream::new(Arc::clone(&key), version, cursor);
+        let stream = Stream::new(Arc::clone(&key), version, head);
         let index = match self.free.pop() {
             Some(index) => {
                 self.streams[index.as_usize()] = Some(stream);
@@ -134,8 +138,8 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
     }
 
     /// Adds a stream for the subscriptions to all. They started before it was known.
-    pub(super) fn insert_for_all(&mut self, key: Arc<str>, cursor: u64) -> StreamIndex {
-        let index = self.insert(key, Some(cursor));
+    pub(super) fn insert_for_all(&mut self, key: Arc<str>, head: StreamHead) -> StreamIndex {
+        let index = self.insert(key, Some(head));
         let started_at = self.all.started_at.clone();
         self.stream_mut(index).started_at = started_at;
         index
@@ -150,13 +154,23 @@ impl<E: Send + Sync + 'static> StreamTable<E> {
         }
     }
 
-    /// Handles the store's high-water mark of a stream: what it shows beyond the cursor is read.
-    pub(super) fn found_high_water(&mut self, index: StreamIndex, high_water: u64) {
+    /// Handles the store's last event of a stream: what it shows beyond the cursor is read. If it is another event than the one that was
+    /// delivered with that number, the stream is in doubt.
+    pub(super) fn found_head(&mut self, index: StreamIndex, head: StreamHead) {
         let stream = self.stream_mut(index);
-        stream.wanted = stream.wanted.max(high_water);
-        // If the store has fewer events than were delivered, a sweep compares the histories.
-        stream.must_sweep = stream.cursor.is_some_and(|cursor| cursor > high_water);
-        if stream.cursor.is_some_and(|cursor| cursor < stream.wanted) {
+        stream.wanted = stream.wanted.max(head.seq);
+        // If the store has fewer events than were delivered, the next sweep decides.
+        stream.must_sweep = stream.cursor.is_some_and(|cursor| cursor > head.seq);
+        let is_other = match (stream.recent_ids.get(head.seq), head.id) {
+            (Some(delivered), Some(stored)) => delivered != stored,
+            _ => false,
+        };
+        if stream.cursor == Some(head.seq) {
+            stream.recent_ids.push_head(Some(head));
+        }
+        if is_other {
+            self.doubt(index);
+        } else if stream.read_after().is_some() {
             self.queue(index);
         }
     }
@@ -223,6 +237,13 @@ impl<E: Send + Sync + 'static> Hub<E> {
     /// Returns the number after which a subscription to all starts in a stream that it did not know.
     pub(crate) fn base(&self, index: StreamIndex) -> u64 {
         self.table.lock().stream(index).base
+    }
+
+    /// Returns a stream, and the number up to which it is delivered.
+    pub(crate) fn delivered_stream(&self, index: StreamIndex) -> (StreamRef, u64) {
+        let table = self.table.lock();
+        let stream = table.stream(index);
+        (stream.reference(index), stream.cursor.unwrap_or(0))
     }
 
     /// Returns `true` if the stream was delivered beyond number `at`. A read of history after it has found nothing: a sweep compares the

@@ -6,15 +6,13 @@ use super::Hub;
 use super::stream::StreamRef;
 use super::stream_table::Baseline;
 use crate::bus::StreamEvent;
-use crate::store::EventId;
+use crate::store::StreamHead;
 
 /// The progress of a stream's delivery.
 #[derive(Clone, Debug)]
 pub(crate) struct DeliveryCursor {
     pub(crate) stream: StreamRef,
     pub(crate) seq: u64,
-    /// The id of the event with this number, if it is known.
-    pub(crate) id: Option<EventId>,
 }
 
 impl<E: StreamEvent> Hub<E> {
@@ -28,7 +26,6 @@ impl<E: StreamEvent> Hub<E> {
             .filter_map(|(index, stream)| {
                 let seq = stream.cursor?;
                 Some(DeliveryCursor {
-                    id: stream.recent_ids.get(seq),
                     stream: stream.reference(index),
                     seq,
                 })
@@ -41,39 +38,46 @@ impl<E: StreamEvent> Hub<E> {
         self.table.lock().all.subscriptions > 0
     }
 
-    /// Handles a stream's high-water mark in the store. Schedules a read if events are missing here. Returns true if the mark is
-    /// above every number that the hub knew.
-    pub(crate) fn report_high_water(&self, key: &str, high_water: u64) -> bool {
+    /// Handles the store's last event of a stream that was delivered up to `cursor` before the store was asked. Schedules a read if events
+    /// are missing here. Returns true if it has a higher number than the hub knew.
+    pub(crate) fn report_head(&self, cursor: &DeliveryCursor, head: StreamHead, is_standby: bool) -> bool {
+        let mut table = self.table.lock();
+        let StreamRef { index, version, .. } = cursor.stream;
+        let Some(stream) = table.current(index, version) else {
+            return false;
+        };
+        let is_new = head.seq > stream.wanted.max(cursor.seq);
+        table.found_head(index, head);
+        if head.seq < cursor.seq && !is_standby {
+            table.doubt(index);
+        }
+        is_new
+    }
+
+    /// Handles the store's last event of a stream that has changed, like [`report_head`](Self::report_head).
+    pub(crate) fn report_change(&self, key: &str, head: StreamHead) -> bool {
         let mut table = self.table.lock();
         let table = &mut *table;
         if let Some(&index) = table.by_key.get(key) {
             let stream = table.stream(index);
-            let is_new = high_water > stream.wanted && stream.cursor.is_none_or(|cursor| high_water > cursor);
-            table.found_high_water(index, high_water);
+            let is_new = head.seq > stream.wanted && stream.cursor.is_none_or(|cursor| head.seq > cursor);
+            table.found_head(index, head);
             return is_new;
         }
         if table.all.subscriptions == 0 {
             return false;
         }
-        match &mut table.all.baseline {
-            Baseline::Complete(untracked) => match untracked.get_mut(key) {
-                Some(cursor) if high_water <= *cursor => {
-                    *cursor = high_water; // lower only if the history was replaced
-                    false
-                }
-                _ => {
-                    let cursor = untracked.remove(key).unwrap_or(0);
-                    if cursor == high_water {
-                        return false;
-                    }
-                    let index = table.insert_for_all(Arc::from(key), cursor);
-                    table.stream_mut(index).wanted = high_water;
-                    table.queue(index);
-                    true
-                }
-            },
-            Baseline::Missing | Baseline::Unknown => false,
+        let Baseline::Complete(untracked) = &mut table.all.baseline else {
+            return false;
+        };
+        let known = untracked.get(key).copied().unwrap_or_default();
+        if known.seq == head.seq && (known.id == head.id || known.id.is_none() || head.id.is_none()) {
+            return false;
         }
+        untracked.remove(key);
+        let index = table.insert_for_all(Arc::from(key), known);
+        table.found_head(index, head);
+        head.seq > known.seq
     }
 
     /// Returns `true` if a sweep was requested since the last call.

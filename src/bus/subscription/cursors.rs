@@ -56,6 +56,19 @@ impl Cursors {
         *self.entry(hub, index) = seq & !FRESH;
     }
 
+    /// Moves back to `to`. Returns the number of the last event that was delivered before, if there was one; if not, the start has moved.
+    pub(super) fn rewind<E: Send + Sync + 'static>(
+        &mut self,
+        hub: &Hub<E>,
+        index: StreamIndex,
+        to: u64,
+    ) -> Option<u64> {
+        let cursor = self.entry(hub, index);
+        let (delivered, fresh) = (*cursor & !FRESH, *cursor & FRESH);
+        *cursor = delivered.min(to) | fresh;
+        (fresh == 0).then_some(delivered)
+    }
+
     /// Moves back to `to` if nothing has been delivered. Returns the former start, up to which events have to be read from the
     /// history.
     pub(super) fn lower<E: Send + Sync + 'static>(&mut self, hub: &Hub<E>, index: StreamIndex, to: u64) -> Option<u64> {
@@ -64,7 +77,7 @@ impl Cursors {
         if *cursor & FRESH == 0 || to >= start {
             return None;
         }
-        *cursor = to;
+        *cursor = to | FRESH;
         Some(start)
     }
 }

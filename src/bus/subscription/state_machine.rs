@@ -58,6 +58,8 @@ enum Phase {
 /// A page of the history that is being fetched or delivered.
 struct HistoryRead<E> {
     stream: StreamRef,
+    /// The number up to which records are delivered.
+    through: u64,
     fetch: PageFetch<E>,
     /// The fetched page, and the index of the next record.
     page: Option<(Arc<HistoryPage<E>>, usize)>,
@@ -154,7 +156,7 @@ impl<E: StreamEvent> StateMachine<E> {
                 if at >= through {
                     self.behind.pop_front();
                 } else {
-                    self.read_after(index, at);
+                    self.read(index, at, through);
                 }
                 continue;
             }
@@ -200,7 +202,9 @@ impl<E: StreamEvent> StateMachine<E> {
         // The store's answer at the start decides, not what is appended until the subscription is polled.
         let from = after.min(high_water);
         self.phase = Phase::Started(Cursors::after(from));
-        self.behind.push_back((index, high_water));
+        // What the hub has not delivered yet comes through the ring: the hub watches over the history of what it has delivered.
+        self.behind
+            .push_back((index, high_water.min(self.hub.delivered_stream(index).1)));
         if after > high_water {
             self.rewound_items.push_back(BusEvent::Rewound(Rewound {
                 stream_key,
@@ -328,7 +332,7 @@ impl<E: StreamEvent> StateMachine<E> {
         }
     }
 
-    /// Handles a rewind. Returns the item to yield if the subscriber has received events that the new history lacks.
+    /// Handles a rewind. Returns the item to yield if the subscriber has received events that the new history lacks, or may lack.
     fn on_rewind(&mut self, rewind: PastRewind) -> Option<BusEvent<E>> {
         let PastRewind {
             number,
@@ -341,18 +345,18 @@ impl<E: StreamEvent> StateMachine<E> {
         }
         self.last_rewind = number;
         self.behind.retain(|&(behind, _)| behind != index);
-        let at = self.cursor(index);
-        if at <= resume_after {
-            // Both histories have what the subscriber has received. The rest is read from the new one.
-            self.behind.push_back((index, resume_after));
+        let Phase::Started(cursors) = &mut self.phase else {
             return None;
-        }
-        self.set_cursor(index, resume_after);
+        };
+        let delivered = cursors.rewind(&self.hub, index, resume_after);
+        // What both histories have and the subscriber has not received is read from the new one.
+        self.behind.push_back((index, resume_after));
+        let delivered = delivered.filter(|&delivered| delivered > resume_after || (delivered > 0 && !exact))?;
         let stream_key = self.hub.stream_ref(index).key;
         Some(BusEvent::Rewound(Rewound {
             stream_key,
-            delivered: at,
-            resume_after,
+            delivered,
+            resume_after: resume_after.min(delivered),
             exact,
         }))
     }
@@ -422,11 +426,12 @@ impl<E: StreamEvent> StateMachine<E> {
         u64::try_from(events).unwrap_or(u64::MAX)
     }
 
-    fn read_after(&mut self, index: StreamIndex, at: u64) {
-        let stream = self.hub.stream_ref(index);
-        let fetch = self.history.page_after(&stream, at, self.empty_reads);
+    fn read(&mut self, index: StreamIndex, at: u64, through: u64) {
+        let (stream, delivered) = self.hub.delivered_stream(index);
+        let fetch = self.history.page_after(&stream, at, delivered, self.empty_reads);
         self.history_read = Some(HistoryRead {
             stream,
+            through,
             fetch,
             page: None,
         });
@@ -434,7 +439,7 @@ impl<E: StreamEvent> StateMachine<E> {
 
     fn poll_history(&mut self, cx: &mut Context<'_>) -> Poll<Step<E>> {
         let read = self.history_read.as_mut().expect("the caller has checked");
-        let index = read.stream.index;
+        let (index, through) = (read.stream.index, read.through);
         if read.page.is_none() {
             match ready!(read.fetch.poll_unpin(cx)) {
                 Some(page) => read.page = Some((page, 0)),
@@ -449,10 +454,14 @@ impl<E: StreamEvent> StateMachine<E> {
         ready!(coop::poll_proceed(cx)).made_progress();
         let key = Arc::clone(&read.stream.key);
         let at = self.cursor(index);
+        if at >= through {
+            self.history_read = None;
+            return Poll::Ready(Step::Continue);
+        }
         let from = next + page.records[next..].partition_point(|record| record.seq <= at);
         let record = page.records.get(from);
         // The page shows what the store has after a number at or below `at`, so what it lacks is missing in the store.
-        let missing_through = record.map_or(page.low_water, |record| record.seq - 1);
+        let missing_through = record.map_or(page.low_water, |record| record.seq - 1).min(through);
         if missing_through > at {
             self.empty_reads = 0;
             self.set_cursor(index, missing_through);

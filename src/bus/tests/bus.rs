@@ -11,7 +11,7 @@ use super::harness::SETTINGS;
 use crate::bus::history_cache::{HistoryCache, HistorySource};
 use crate::bus::hub::Hub;
 use crate::bus::{BusEvent, BusSubscription, FleetEvent, OnSlow};
-use crate::store::{MemoryStore, Page};
+use crate::store::{MemoryStore, Page, StreamHead};
 
 struct HistoryReader(MemoryStore);
 
@@ -43,9 +43,11 @@ impl Bus {
     pub(super) fn subscribe(&self, key: &str, on_slow: OnSlow) -> BusSubscription {
         let attached = self.hub.attach_one(key, None).expect("the hub is open");
         let unstarted = self.hub.unstarted(1).into_iter();
-        let heads: Vec<_> = unstarted
-            .map(|stream| (stream, self.store.high_water_now(key)))
-            .collect();
+        let head = StreamHead {
+            seq: self.store.high_water_now(key),
+            id: None,
+        };
+        let heads: Vec<_> = unstarted.map(|stream| (stream, head)).collect();
         self.hub.signal(self.hub.start(heads));
         BusSubscription::new(
             Arc::clone(&self.hub),
@@ -114,9 +116,14 @@ impl Bus {
             .find(|cursor| *cursor.stream.key == *key)
             .expect("the stream has subscriptions");
         self.hub
-            .rewind(&cursor.stream, resume_after, exact, self.store.high_water_now(key));
+            .rewind(&cursor.stream, at(resume_after), exact, self.store.high_water_now(key));
         self.read();
     }
+}
+
+/// An event without an id.
+pub(super) fn at(seq: u64) -> StreamHead {
+    StreamHead { seq, id: None }
 }
 
 /// Receives all items that are ready.

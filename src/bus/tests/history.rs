@@ -43,7 +43,7 @@ fn reads_for_two_requests(keep_for: Duration) -> u64 {
     let stream = stream.expect("the subscription is to one stream");
     let cache = HistoryCache::new(Arc::new(Arc::clone(&source)), keep_for);
     for _ in 0..2 {
-        let page = cache.page_after(&stream, 0, 0).now_or_never().flatten();
+        let page = cache.page_after(&stream, 0, u64::MAX, 0).now_or_never().flatten();
         assert_eq!(page.map(|page| page.records.len()), Some(2));
     }
     source.reads.load(Ordering::Relaxed) // relaxed: as above

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::harness::SETTINGS;
 use crate::bus::FleetEvent;
 use crate::bus::hub::{Hub, Work};
+use crate::store::StreamHead;
 
 fn key(stream: usize) -> String {
     format!("stream:{stream}")
@@ -40,7 +41,8 @@ fn a_full_table_of_unknown_streams_wakes_the_sweeper_once() {
 fn late_notifications_that_concern_no_subscription_use_up_no_checks() {
     let hub = Hub::<FleetEvent>::new(SETTINGS, Arc::default(), Box::new(|_| {}));
     let all = hub.attach_all().unwrap();
-    let heads = (0..3).map(|stream| (Arc::from(key(stream)), 1)).collect();
+    let head = StreamHead { seq: 1, id: None };
+    let heads = (0..3).map(|stream| (Arc::from(key(stream)), head)).collect();
     hub.signal(hub.set_baseline(Some(heads)));
     // The last subscription starts at once, those after a number wait for the store.
     let _subscriptions = [(0, Some(1)), (1, Some(1)), (2, None)].map(|(stream, after)| {

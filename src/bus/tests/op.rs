@@ -64,6 +64,17 @@ pub enum Op {
         /// The last number to keep.
         keep: u64,
     },
+    /// The store loses events, delivered or not, and has others in their places, which nobody announces.
+    Replace {
+        /// The stream.
+        stream: u8,
+        /// The last number to keep.
+        keep: u64,
+        /// How many events follow it.
+        more: u64,
+    },
+    /// The worker compares the streams in doubt with the store.
+    Settle,
     /// A subscription to one stream's new events.
     SubscribeOne {
         /// The stream.
@@ -105,10 +116,11 @@ pub enum NotificationFate {
     Lost,
 }
 
-/// Returns the same schedule without sweeps: notifications that would be lost are late instead, and no server lacks events.
+/// Returns the same schedule without sweeps: notifications that would be lost are late instead, no server lacks events, and no history is
+/// replaced unnoticed.
 pub fn without_sweeps(ops: Vec<Op>) -> Vec<Op> {
     let op = |op| match op {
-        Op::Sweep | Op::StaleHistory { .. } => None,
+        Op::Sweep | Op::StaleHistory { .. } | Op::Replace { .. } => None,
         Op::Append {
             stream,
             fate: NotificationFate::Lost,

@@ -254,6 +254,10 @@ impl<E: StreamEvent> MemoryStore<E> {
         Page {
             records: slice.events.into_iter().zip(slice.first_seq..).map(record).collect(),
             low_water: slice.low_water,
+            low_water_id: slice
+                .low_water_position
+                .filter(|_| slice.low_water > after)
+                .map(|position| self.inner.id.event_id(position)),
             more: false,
         }
     }

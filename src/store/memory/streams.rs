@@ -51,6 +51,8 @@ pub(super) struct StreamSlice<E> {
     pub(super) previous_position: Option<u64>,
     pub(super) events: Vec<StoredEvent<E>>,
     pub(super) low_water: u64,
+    /// The position of the last removed event, if one was removed.
+    pub(super) low_water_position: Option<u64>,
 }
 
 /// A page of a list of changed streams.
@@ -225,19 +227,22 @@ impl<E> Streams<E> {
                 previous_position: None,
                 events: Vec::new(),
                 low_water: 0,
+                low_water_position: None,
             };
         };
         let skipped = after.saturating_sub(stream.low_water);
         let skipped = usize::try_from(skipped).unwrap_or(usize::MAX).min(stream.events.len());
+        let low_water_position = Some(stream.low_water_position).filter(|&position| position > 0);
         let end = skipped.saturating_add(limit).min(stream.events.len());
         StreamSlice {
             first_seq: stream.low_water + 1 + skipped as u64,
             previous_position: match skipped.checked_sub(1) {
                 Some(previous) => stream.events.get(previous).map(|stored| stored.position),
-                None => Some(stream.low_water_position).filter(|&position| position > 0),
+                None => low_water_position,
             },
             events: stream.events.range(skipped..end).cloned().collect(),
             low_water: stream.low_water,
+            low_water_position,
         }
     }
 

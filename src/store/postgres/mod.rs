@@ -50,7 +50,7 @@ use crate::pg::warm_pool::WarmPool;
 /// | [`append_batch`](Store::append_batch) | 1 | one transaction and flush |
 /// | [`append_in`](Self::append_in), [`append_batch_in`](Self::append_batch_in) | 1 | part of the caller's transaction |
 /// | [`replay`](Store::replay), [`replay_many`](Store::replay_many) | 1 | one query and snapshot for any number of streams; at most 2 MiB and the event after them |
-/// | [`high_water`](Store::high_water), [`high_waters`](Store::high_waters), [`event_ids`](Store::event_ids) | 1 | one probe of the primary key per stream or event |
+/// | [`high_water`](Store::high_water), [`heads`](Store::heads), [`event_ids`](Store::event_ids) | 1 | one probe of the primary key per stream or event |
 /// | [`changed_since`](Store::changed_since) | 1 | one index probe per event since the watermark; when it lists all streams, per stream |
 ///
 /// A statement takes one more round trip if its connection has not prepared it yet or, with [`connect`](Self::connect), has been
@@ -214,11 +214,7 @@ impl<E: StreamEvent> Store<E> for PostgresStore<E> {
             after,
         };
         let mut pages = self.read_pages(&[range], limit).await?;
-        Ok(pages.pop().unwrap_or(Page {
-            records: Vec::new(),
-            low_water: 0,
-            more: false,
-        }))
+        Ok(pages.pop().unwrap_or_else(|| Page::from_events(Vec::new())))
     }
 
     async fn high_water(&self, stream_key: &str) -> Result<u64, StoreError> {

@@ -53,6 +53,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             };
             if whole.records.is_empty() {
                 whole.low_water = page.low_water;
+                whole.low_water_id = page.low_water_id;
             }
             let count = page.records.len();
             rest.after = page.records.last().map_or(rest.after, |record| record.seq);
@@ -92,8 +93,9 @@ impl<E: StreamEvent> PostgresStore<E> {
             let index = ordinal.wrapping_sub(1);
             if let (Some(page), Some(range)) = (pages.get_mut(index), ranges.get(index)) {
                 page.low_water = row.try_get::<i64, _>(1)?.cast_unsigned();
-                page.more = row.try_get(7)?;
-                if let Some(seq) = row.try_get::<Option<i64>, _>(2)? {
+                page.low_water_id = row.try_get::<Option<&[u8]>, _>(2)?.and_then(event_id);
+                page.more = row.try_get(8)?;
+                if let Some(seq) = row.try_get::<Option<i64>, _>(3)? {
                     page.records.push(record(&row, &range.stream_key, seq.cast_unsigned())?);
                 }
             }
@@ -124,7 +126,7 @@ impl<E: StreamEvent> PostgresStore<E> {
         let watermark: Option<String> = self.get(&row, 2)?;
         Ok(Heads {
             streams: self.heads_in(&row, 0)?,
-            watermark: watermark.map(watermark_of),
+            watermark: watermark.map(Watermark::new),
             is_standby: self.get(&row, 3)?,
         })
     }
@@ -199,9 +201,9 @@ fn is_cancelled_by_server(error: &sqlx::Error) -> bool {
 }
 
 fn record<E: StreamEvent>(row: &PgRow, stream_key: &str, seq: u64) -> Result<Record<E>, sqlx::Error> {
-    let id: &[u8] = row.try_get(3)?;
-    let previous_id: Option<&[u8]> = row.try_get(4)?;
-    let payload = row.try_get_raw(6)?;
+    let id: &[u8] = row.try_get(4)?;
+    let previous_id: Option<&[u8]> = row.try_get(5)?;
+    let payload = row.try_get_raw(7)?;
     let event = match payload.as_bytes() {
         // A database with the encoding SQL_ASCII can hold any bytes.
         Ok(bytes) => match std::str::from_utf8(bytes) {
@@ -218,7 +220,7 @@ fn record<E: StreamEvent>(row: &PgRow, stream_key: &str, seq: u64) -> Result<Rec
         seq,
         id: event_id(id),
         previous_id: previous_id.and_then(event_id),
-        appended_at: time(row.try_get(5)?),
+        appended_at: time(row.try_get(6)?),
         event,
     })
 }
@@ -234,22 +236,6 @@ pub(super) fn usable(watermark: Option<&Watermark>) -> Option<&str> {
     let text = watermark.map(Watermark::as_str)?;
     let is_object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).is_ok();
     is_object.then_some(text)
-}
-
-/// Makes a watermark of the server's text. Its history is the installation, the first part of the identity: the others also change when
-/// the server restarts, after which the bus checks the history in any case.
-fn watermark_of(text: String) -> Watermark {
-    #[derive(serde::Deserialize)]
-    struct Fields {
-        history_identity: Option<String>,
-    }
-    let fields = serde_json::from_str::<Fields>(&text).ok();
-    let watermark = Watermark::new(text);
-    let identity = fields.and_then(|fields| fields.history_identity);
-    match identity.as_deref().and_then(|identity| identity.split('/').next()) {
-        Some(installation) => watermark.in_history(installation),
-        None => watermark,
-    }
 }
 
 /// Limits a number to the server's range, beyond which no event has a number.

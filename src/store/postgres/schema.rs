@@ -116,7 +116,7 @@ impl Schema {
                 &format!("try_append_records({}, $2, $3, $4)", guarded(1, 5)),
             ),
             replay_many: columns(
-                "ordinal, low_water, seq, event_id, previous_id, appended_at, payload, more",
+                "ordinal, low_water, low_water_id, seq, event_id, previous_id, appended_at, payload, more",
                 &format!("replay_many({}, $2, $3, $4)", guarded(1, 5)),
             ),
             high_waters: call(&format!("high_waters({})", guarded(1, 2))),
