@@ -17,8 +17,8 @@ CREATE TABLE @schema@.events (
     seq         bigint      NOT NULL CHECK (seq > 0),
     -- Never reused, so a stream that was rewritten to the same length can be told from the original.
     event_id    uuid        NOT NULL DEFAULT gen_random_uuid(),
-    -- The event_id of the stream's event before this one, whether or not that one has been removed since. Whoever has that event
-    -- knows by it that this one follows. Null for a stream's first event, and in a row that was inserted by hand without it.
+    -- The event_id of the stream's event before this one, whether or not that one has been removed since. A reader that
+    -- has that event can verify that this one follows it. Null for a stream's first event, and in a row that was inserted by hand without it.
     previous_id uuid,
     -- The transaction that appended the event; changed_since() compares it with snapshots.
     xid         xid8        NOT NULL DEFAULT pg_current_xact_id(),

@@ -1,7 +1,7 @@
 -- Grants the rights that the event store needs; docs/security.md explains them. A script for psql. Every role is optional, one
 -- role may have several rights, and the script can be run again.
 --
--- Before the first migration, as a superuser or as the owner of the schema or database:
+-- Before the first migration, as a superuser, or as a member of the owner that has CREATE on the database:
 --
 --     psql -v schema=doorbell -v owner=doorbell_owner -f migrations/grants.sql "$DATABASE_URL"
 --

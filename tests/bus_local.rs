@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use doorbell::bus::{BusEvent, BusSubscription, EventBus as _, LocalBus, StreamEvent};
+use doorbell::bus::{BusError, BusEvent, BusSubscription, EventBus as _, LocalBus, StreamEvent, SubscribeOptions};
 use doorbell::store::{MemoryRetention, MemoryStore};
+use futures::executor::block_on;
 use serde::{Deserialize, Serialize};
 use testkit::panics::planned_panic;
 use testkit::threads::must_end;
@@ -257,4 +258,15 @@ fn a_start_beyond_the_end_of_a_stream_is_a_rewind() {
             assert_eq!(event.seq, expected);
         }
     }
+}
+
+#[test]
+fn a_subscription_to_all_streams_cannot_start_after_a_number() {
+    let bus = LocalBus::new();
+    let subscription = bus.subscribe_all_with(SubscribeOptions::new().after(3));
+    let error = block_on(subscription.ready()).unwrap_err();
+    assert!(
+        matches!(error, BusError::InvalidSetting { setting: "after", .. }),
+        "{error}"
+    );
 }

@@ -23,7 +23,7 @@ const SETTINGS: HubSettings = HubSettings {
 /// An event bus within one process, over a [`MemoryStore`].
 ///
 /// Use it in tests, in embedded services, and in services that may move to a `DistributedBus` later, which behaves in the same
-/// way.
+/// way, except that its `publish` does not append: use [`append_and_publish`](Self::append_and_publish).
 ///
 /// Delivery is synchronous: when a publish returns, subscriptions have the event, unless another thread is publishing at the same
 /// time; that thread then delivers it. The bus needs no runtime, starts no threads and does no I/O.
@@ -288,6 +288,9 @@ impl<E: StreamEvent> LocalBus<E> {
     /// ```
     #[must_use]
     pub fn subscribe_all_with(&self, options: SubscribeOptions) -> BusSubscription<E> {
+        if let Err(error) = options.check_for_all() {
+            return BusSubscription::refused(error);
+        }
         let hub = &self.bus.hub;
         let (attached, started) = {
             let _starting = self.bus.starting.lock();

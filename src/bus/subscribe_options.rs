@@ -1,6 +1,6 @@
 //! Options of a subscription.
 
-use super::OnSlow;
+use super::{BusError, OnSlow};
 
 /// The options of a subscription: where it starts, and what it does when its subscriber is slow.
 ///
@@ -24,6 +24,18 @@ pub struct SubscribeOptions {
 }
 
 impl SubscribeOptions {
+    /// Checks the options of a subscription to all streams.
+    pub(crate) fn check_for_all(self) -> Result<(), BusError> {
+        match self.after {
+            None => Ok(()),
+            Some(after) => Err(BusError::InvalidSetting {
+                setting: "after",
+                value: after.to_string(),
+                bounds: "unset for a subscription to all streams, of which each has its own numbers",
+            }),
+        }
+    }
+
     /// Creates the default options: the subscription starts with the events that are committed after it is ready, and loses
     /// nothing.
     #[must_use]
@@ -36,10 +48,11 @@ impl SubscribeOptions {
     ///
     /// If the stream ends before `seq` when the subscription starts, the event that the subscriber says it has received is lost, as after
     /// a failover or the restore of a backup. The first item is then a [`Rewound`](super::Rewound), which names the stream's last number
-    /// at the start, and the events after it follow. What is appended later, or when the subscription is polled, makes no difference. An
+    /// at the start, and the events after it follow. Later appends, and the time of the first poll, do not change this. An
     /// event with that number may be another one than the subscriber has received: a number alone cannot tell.
     ///
-    /// A subscription to all streams ignores this option.
+    /// A subscription to all streams has no such number: with this option it is refused, and [`ready`](super::BusSubscription::ready)
+    /// returns [`BusError::InvalidSetting`](super::BusError::InvalidSetting).
     #[must_use]
     pub fn after(mut self, seq: u64) -> Self {
         self.after = Some(seq);

@@ -43,7 +43,7 @@ pub struct ServerInfo {
     pub backend_pid: i32,
     /// The server's `server_version`, such as `15.18`.
     pub version: String,
-    /// When the server was started, in UTC, to the microsecond: tells it from every other server. `None` if the role may not execute
+    /// When the server was started, in UTC, to the microsecond: distinguishes it from other servers. `None` if the role may not execute
     /// `pg_postmaster_start_time()`.
     pub started_at: Option<String>,
     /// Whether the connection goes through a pooler.

@@ -44,7 +44,7 @@
 //! The listener runs on the tokio runtime on which it is started, and ends when that runtime shuts down. The runtime must have
 //! I/O and time enabled. Methods with a time limit ([`connect`](ListenMultiplexer::connect),
 //! [`subscribe`](ListenMultiplexer::subscribe), [`notify`](ListenMultiplexer::notify)) must be awaited on a tokio runtime;
-//! elsewhere they panic, as tokio's timers do. Everything else, including receiving, works on any executor.
+//! elsewhere they return [`ListenError::NoRuntime`]. Everything else, including receiving, works on any executor.
 //!
 //! # Poolers
 //!

@@ -146,8 +146,9 @@ impl Builder {
     /// Sets whether a background thread (one per process) wakes the next subscribers when woken ones are too busy to do so.
     /// Default: true.
     ///
-    /// The thread starts when a second subscriber waits. Without it, if a woken subscriber never runs, those that it should wake
-    /// wait for the next publication. A publication then also costs one more fence.
+    /// The thread starts when a second subscriber waits, or when a task waits behind an event whose publication has begun. Without it, if a
+    /// woken subscriber never runs, those that it should wake wait for the next publication; a publication costs one more fence; and such
+    /// a task is polled again and again.
     #[must_use]
     pub fn wake_watchdog(mut self, wake_watchdog: bool) -> Self {
         self.wake_watchdog = wake_watchdog;

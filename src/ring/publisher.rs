@@ -32,7 +32,9 @@ impl<T> Publisher<T> {
     /// No code of the caller runs between the claim of the sequence and the publication. The overwritten value is dropped
     /// afterwards, by this call.
     ///
-    /// Costs one atomic read-modify-write if no subscriber is parked. Takes no lock, and makes no system call or allocation.
+    /// Usually costs one atomic read-modify-write, and no lock, system call or allocation. Exceptions: parked subscribers have to be woken;
+    /// one publish in many clears slots for the others, which takes a fence and, rarely, a system call; and a value that would take the
+    /// place of one that a subscriber still reads is allocated (clauses C2.4 and C7.2 of the contract).
     ///
     /// ```
     /// let (publisher, mut subscriber) = doorbell::ring::channel(8);

@@ -215,7 +215,7 @@ impl Wait {
         }
     }
 
-    /// Spins briefly if the publication of the next event is in progress, for which the caller has looked in vain.
+    /// Spins briefly if the publication of the next event is in progress, which the caller did not find.
     fn find_unfinished<T>(cursor: &mut ReadCursor<T>, find: &impl Find<T>) -> Option<Result<Found<T>, RecvError>> {
         for _ in 0..UNFINISHED_SPINS {
             if !cursor.is_claimed() {

@@ -22,7 +22,7 @@ impl Watermark {
         Self(text.into())
     }
 
-    /// Returns the content that the store has put in.
+    /// Returns the watermark's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

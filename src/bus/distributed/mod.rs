@@ -306,7 +306,10 @@ impl<E: StreamEvent> DistributedBus<E> {
     /// ```
     #[must_use]
     pub fn subscribe_all_with(&self, options: SubscribeOptions) -> BusSubscription<E> {
-        self.subscription(self.shared.hub.attach_all(), options)
+        match options.check_for_all() {
+            Ok(()) => self.subscription(self.shared.hub.attach_all(), options),
+            Err(error) => BusSubscription::refused(error),
+        }
     }
 
     fn subscription(&self, attached: Result<Attached<E>, BusError>, options: SubscribeOptions) -> BusSubscription<E> {
@@ -425,7 +428,10 @@ impl<E: StreamEvent> DistributedBus<E> {
         health
     }
 
-    /// Returns a receiver that is notified when [`BusHealth::state`] or [`BusHealth::reason`] changes.
+    /// Returns a receiver that is notified when [`BusHealth::state`], [`BusHealth::reason`] or [`BusHealth::failing`] changes.
+    ///
+    /// In what it returns, the figures that change all the time (`last_delivery`, `last_latency` and `unpersisted`) are not set: ask
+    /// [`health`](Self::health) for them.
     ///
     /// ```no_run
     /// # use doorbell::bus::BusState;

@@ -40,7 +40,7 @@ pub enum OnSlow {
 ///
 /// It implements [`Stream`], and ends when the bus is shut down.
 ///
-/// Each event is delivered once, in the order of its stream, and without a hole: a separate item stands for events that are missing. A slow
+/// Each event is delivered once, in the order of its stream, and without a gap: a separate item reports missing events. A slow
 /// subscription does not delay others. Subscriptions can be polled on any executor, also those of a bus over Postgres, whose own tasks
 /// run on tokio.
 ///

@@ -39,8 +39,8 @@ impl<E> PostgresStore<E> {
     /// # Errors
     ///
     /// [`StoreError::Unavailable`]; [`StoreError::ReadOnly`] on a standby; [`StoreError::Forbidden`] if the role lacks a privilege,
-    /// is not the owner of a store that must be migrated, or is a superuser and the owner is not, or if row-level security applies to
-    /// it; [`StoreError::UnsafeSchema`]; [`StoreError::LockTimeout`], for example while another process migrates;
+    /// or is not the owner of a store that must be migrated, or if row-level security applies to it; [`StoreError::UnsafeSchema`], also
+    /// if the role is a superuser and the owner is not; [`StoreError::LockTimeout`], for example while another process migrates;
     /// [`StoreError::Other`] if a migration that was run differs from this build's.
     ///
     /// ```no_run
@@ -95,8 +95,8 @@ impl<E> PostgresStore<E> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NotMigrated`] if a migration is missing; [`StoreError::Forbidden`] if the role lacks the privilege to look, is a
-    /// superuser and the store's owner is not, or if row-level security applies to it; [`StoreError::UnsafeSchema`];
+    /// [`StoreError::NotMigrated`] if a migration is missing; [`StoreError::Forbidden`] if the role lacks the privilege to look, or
+    /// if row-level security applies to it; [`StoreError::UnsafeSchema`], also if the role is a superuser and the owner is not;
     /// [`StoreError::Unavailable`].
     ///
     /// ```no_run
