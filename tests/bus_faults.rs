@@ -2,6 +2,8 @@
 
 mod bus_support;
 
+#[path = "bus_faults/encodings.rs"]
+mod encodings;
 #[path = "bus_faults/frozen.rs"]
 mod frozen;
 #[path = "bus_faults/large_reads.rs"]

@@ -4,6 +4,7 @@ pub(crate) mod backoff;
 pub(crate) mod config;
 pub(crate) mod connect;
 pub(crate) mod deadline;
+pub(crate) mod encoding;
 pub(crate) mod login;
 pub(crate) mod quote;
 pub(crate) mod server_choice;

@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::shared::SharedBus;
 use crate::bus::{BusError, StreamEvent};
 use crate::pg::backoff::Retry;
+use crate::pg::encoding;
 use crate::pg::quote::push_literal;
 use crate::store::StoreError;
 
@@ -58,7 +59,7 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
         shared.notify_queue.pushed().await;
         while !shared.notify_queue.is_empty() {
             pacer.wait().await;
-            let batch = shared.notify_queue.take();
+            let mut batch = shared.notify_queue.take();
             pacer.sent();
             let payloads = batch.payloads();
             match send(&shared, &payloads).await {
@@ -69,7 +70,13 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
                         shared.health.notify_result(None);
                     }
                 }
+                Err(NotSent::Untranslatable(character)) if batch.remove_streams_with(&character) > 0 => {
+                    // The store cannot hold such streams, so nobody waits for them. The rest is sent at once.
+                    tracing::debug!(character, "the server cannot store a character of a stream's key");
+                    shared.notify_queue.put_back(batch);
+                }
                 Err(error) => {
+                    let error = error.into_error();
                     tracing::debug!(%error, "failed to send notifications, retrying");
                     shared.notify_queue.put_back(batch);
                     failures += 1;
@@ -84,7 +91,25 @@ pub(super) async fn run<E: StreamEvent>(shared: Arc<SharedBus<E>>) {
     }
 }
 
-pub(super) async fn send<E: StreamEvent>(shared: &SharedBus<E>, payloads: &[String]) -> Result<(), BusError> {
+/// Why a batch was not sent.
+pub(super) enum NotSent {
+    /// The server cannot store this character.
+    Untranslatable(String),
+    Failed(BusError),
+}
+
+impl NotSent {
+    pub(super) fn into_error(self) -> BusError {
+        match self {
+            Self::Untranslatable(character) => BusError::NotificationsNotSent {
+                reason: format!("the server cannot store the character {character:?}"),
+            },
+            Self::Failed(error) => error,
+        }
+    }
+}
+
+pub(super) async fn send<E: StreamEvent>(shared: &SharedBus<E>, payloads: &[String]) -> Result<(), NotSent> {
     if let Some(pool) = shared.notify_pool.get()
         && let Ok(Ok(mut connection)) = timeout(POOL_TIMEOUT, pool.acquire()).await
     {
@@ -99,21 +124,21 @@ pub(super) async fn send<E: StreamEvent>(shared: &SharedBus<E>, payloads: &[Stri
             Ok(Err(error)) => {
                 // It may lead to a standby.
                 connection.close_on_drop();
-                Err(refused(&error))
+                Err(encoding::untranslatable(&error)
+                    .map_or_else(|| NotSent::Failed(refused(&error)), NotSent::Untranslatable))
             }
             Err(_) => {
                 // The answer may still arrive, so the connection must not be reused.
                 connection.close_on_drop();
-                Err(StoreError::Unavailable {
-                    reason: format!("no answer within {SERVER_TIMEOUT:?}"),
-                }
-                .into())
+                let reason = format!("no answer within {SERVER_TIMEOUT:?}");
+                Err(NotSent::Failed(StoreError::Unavailable { reason }.into()))
             }
         };
     }
-    let listener = shared.listener()?;
+    let listener = shared.listener().map_err(NotSent::Failed)?;
     for payload in payloads {
-        listener.notify(&shared.settings.channel, payload).await?;
+        let sent = listener.notify(&shared.settings.channel, payload).await;
+        sent.map_err(|error| NotSent::Failed(error.into()))?;
     }
     Ok(())
 }

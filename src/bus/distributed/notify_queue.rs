@@ -102,6 +102,13 @@ impl Pending {
 pub(crate) struct NotifyBatch(Pending);
 
 impl NotifyBatch {
+    /// Removes the streams whose keys contain a text, and returns their number.
+    pub(crate) fn remove_streams_with(&mut self, text: &str) -> usize {
+        let before = self.0.streams.len();
+        self.0.streams.retain(|key, _| !key.contains(text));
+        before - self.0.streams.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

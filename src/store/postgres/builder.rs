@@ -14,6 +14,7 @@ use super::schema::{InvalidSchemaName, Schema};
 use super::{Inner, PostgresStore, channel};
 use crate::event::{FleetEvent, StreamEvent};
 use crate::pg::config::{ConfigError, ConnectionString};
+use crate::pg::encoding::Untranslatable;
 use crate::pg::warm_pool::WarmPool;
 use crate::store::StoreError;
 
@@ -210,6 +211,7 @@ impl<E> PostgresStoreBuilder<E> {
         PostgresStore {
             inner: Arc::new(Inner {
                 append_queue: AppendQueue::new(max_connections),
+                untranslatable: Untranslatable::default(),
                 lock_waits: Semaphore::new((max_connections as usize / 2).max(1)),
                 connections,
                 primary: Primary::default(),

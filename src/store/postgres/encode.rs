@@ -4,6 +4,7 @@ use serde_json::value::RawValue;
 
 use super::jsonb_text::escapes_nul;
 use crate::event::StreamEvent;
+use crate::pg::encoding;
 use crate::store::{StoreError, check_stream_key};
 
 /// The most bytes of an event's JSON, here and as the server writes it: `payload_text()` in `migrations/0002_append.sql`.
@@ -63,7 +64,7 @@ pub(super) fn restore_stream(error: StoreError, stream_keys: &[&str], events: &[
     let StoreError::Encode { stream_key, reason } = error else {
         return error;
     };
-    let concerned = unencodable(&reason).and_then(|character| {
+    let concerned = encoding::named_in(&reason).and_then(|character| {
         let mut all = stream_keys.iter().zip(events);
         let (concerned, _) = all.find(|(stream_key, event)| {
             stream_key.contains(&*character) || event.payload.get().contains(&*character)
@@ -74,16 +75,6 @@ pub(super) fn restore_stream(error: StoreError, stream_keys: &[&str], events: &[
         stream_key: concerned.unwrap_or(stream_key),
         reason,
     }
-}
-
-/// The character in a message of the server like: character with byte sequence 0xe2 0x98 0x83 in encoding "UTF8" has no equivalent.
-fn unencodable(message: &str) -> Option<String> {
-    let bytes = message
-        .split_whitespace()
-        .filter_map(|word| u8::from_str_radix(word.strip_prefix("0x")?, 16).ok());
-    String::from_utf8(bytes.collect())
-        .ok()
-        .filter(|character| !character.is_empty())
 }
 
 /// Restores a number beyond the server's range, which was sent as -1, in the error that reports it.

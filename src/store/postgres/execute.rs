@@ -29,14 +29,23 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 pub(super) const BEGIN_READ_WRITE: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 impl<E> PostgresStore<E> {
-    /// Runs a statement. `query` creates it for the server that must run it, the last argument.
+    /// Runs a statement. `query` creates it for the server that must run it, the last argument. If the server cannot store a character of
+    /// it, `query` creates it anew without: a stream whose key has such a character does not exist, and must not keep the others from
+    /// being read.
     pub(super) async fn fetch_all<'q>(
         &self,
         query: impl Fn(Option<Arc<str>>) -> Query<'q, Postgres, PgArguments>,
     ) -> Result<Vec<PgRow>, sqlx::Error> {
-        let connection = self.inner.connections.acquire().await?;
-        self.fetch_on(connection, self.inner.response_timeout, false, query)
-            .await
+        loop {
+            let connection = self.inner.connections.acquire().await?;
+            let fetched = self
+                .fetch_on(connection, self.inner.response_timeout, false, &query)
+                .await;
+            match fetched {
+                Err(error) if self.inner.untranslatable.learn(&error) => {}
+                fetched => return fetched,
+            }
+        }
     }
 
     /// For a statement that always returns one row.

@@ -35,6 +35,7 @@ use super::{
     ChangedStream, Changes, EventId, Heads, Page, RecentRange, Record, ReplayRange, Store, StoreError, Watermark,
 };
 use crate::event::{FleetEvent, StreamEvent};
+use crate::pg::encoding::Untranslatable;
 use crate::pg::warm_pool::WarmPool;
 
 /// A [`Store`] in a Postgres database, shared by any number of processes. Clones share one connection pool.
@@ -101,6 +102,7 @@ struct Inner {
     transaction_pooler: bool,
     channel: Arc<str>,
     append_queue: AppendQueue,
+    untranslatable: Untranslatable,
     /// A permit for each connection on which a statement may wait for a stream's lock.
     lock_waits: Semaphore,
 }

@@ -70,12 +70,11 @@ impl<E: StreamEvent> PostgresStore<E> {
         if ranges.is_empty() {
             return Ok(Vec::new());
         }
-        let stream_keys: Vec<&str> = ranges.iter().map(|range| sendable(&range.stream_key)).collect();
         let after: Vec<i64> = ranges.iter().map(|range| clamp(range.after)).collect();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let query = |server| {
             sqlx::query(&self.inner.schema.replay_many)
-                .bind(&stream_keys)
+                .bind(self.sendable(ranges.iter().map(|range| &*range.stream_key)))
                 .bind(&after)
                 .bind(limit)
                 .bind(READ_BYTES)
@@ -103,15 +102,21 @@ impl<E: StreamEvent> PostgresStore<E> {
         Ok(pages)
     }
 
+    /// Returns the keys to send. Reading a stream with an invalid key finds nothing; a key with NUL, or with a character that the server is
+    /// known to lack, cannot be sent, so the empty key is sent instead.
+    fn sendable<'k>(&self, stream_keys: impl Iterator<Item = &'k str>) -> Vec<&'k str> {
+        let is_sendable = |key: &str| !key.contains('\0') && !self.inner.untranslatable.is_in(key);
+        stream_keys.map(|key| if is_sendable(key) { key } else { "" }).collect()
+    }
+
     fn page_error(&self, error: sqlx::Error) -> StoreError {
         store_error(error, &self.inner.schema, Operation::ReadEvents)
     }
 
     pub(super) async fn read_high_water(&self, stream_key: &str) -> Result<u64, StoreError> {
-        let stream_keys = [sendable(stream_key)];
         let query = |server| {
             sqlx::query(&self.inner.schema.high_waters)
-                .bind(stream_keys)
+                .bind(self.sendable([stream_key].into_iter()))
                 .bind(server)
         };
         let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
@@ -120,8 +125,11 @@ impl<E: StreamEvent> PostgresStore<E> {
     }
 
     pub(super) async fn read_heads(&self, stream_keys: &[&str]) -> Result<Heads, StoreError> {
-        let stream_keys: Vec<&str> = stream_keys.iter().map(|key| sendable(key)).collect();
-        let query = |server| sqlx::query(&self.inner.schema.heads).bind(&stream_keys).bind(server);
+        let query = |server| {
+            sqlx::query(&self.inner.schema.heads)
+                .bind(self.sendable(stream_keys.iter().copied()))
+                .bind(server)
+        };
         let row = self.fetch_one(query).await.map_err(|error| self.read_error(error))?;
         let watermark: Option<String> = self.get(&row, 2)?;
         Ok(Heads {
@@ -146,14 +154,13 @@ impl<E: StreamEvent> PostgresStore<E> {
         if ranges.is_empty() {
             return Ok(Vec::new());
         }
-        let stream_keys: Vec<&str> = ranges.iter().map(|range| sendable(&range.stream_key)).collect();
         let after: Vec<i64> = ranges.iter().map(|range| clamp(range.after)).collect();
         let through: Vec<i64> = ranges.iter().map(|range| clamp(range.through)).collect();
         let watermarks: Vec<Option<&str>> = ranges.iter().map(|range| usable(range.watermark.as_ref())).collect();
         let max_ages: Vec<f64> = ranges.iter().map(|range| range.max_age.as_secs_f64()).collect();
         let query = |server| {
             sqlx::query(&self.inner.schema.first_recent)
-                .bind(&stream_keys)
+                .bind(self.sendable(ranges.iter().map(|range| &*range.stream_key)))
                 .bind(&after)
                 .bind(&through)
                 .bind(&watermarks)
@@ -172,7 +179,6 @@ impl<E: StreamEvent> PostgresStore<E> {
         if positions.is_empty() {
             return Ok(Vec::new());
         }
-        let stream_keys: Vec<&str> = positions.iter().map(|(stream_key, _)| sendable(stream_key)).collect();
         // Neither 0 nor a number beyond the server's range is the number of an event.
         let seqs: Vec<i64> = positions
             .iter()
@@ -180,7 +186,7 @@ impl<E: StreamEvent> PostgresStore<E> {
             .collect();
         let query = |server| {
             sqlx::query(&self.inner.schema.event_ids)
-                .bind(&stream_keys)
+                .bind(self.sendable(positions.iter().map(|(stream_key, _)| &**stream_key)))
                 .bind(&seqs)
                 .bind(server)
         };
@@ -223,12 +229,6 @@ fn record<E: StreamEvent>(row: &PgRow, stream_key: &str, seq: u64) -> Result<Rec
         appended_at: time(row.try_get(6)?),
         event,
     })
-}
-
-/// Returns the key to send. Reading a stream with an invalid key finds nothing; a key with NUL cannot be sent, so the empty key
-/// is sent instead.
-fn sendable(stream_key: &str) -> &str {
-    if stream_key.contains('\0') { "" } else { stream_key }
 }
 
 /// Returns a watermark's text, unless it is one of another kind of store.
