@@ -9,7 +9,7 @@ use doorbell::bus::{
     BusError, BusEvent, BusHealth, BusState, BusSubscription, DistributedBus, EventBus as _, FleetEvent, StoreOperation,
 };
 use doorbell::store::{
-    Changes, EventId, Heads, Page, PostgresStore, Record, ReplayRange, Store, StoreError, Watermark,
+    Changes, EventId, Heads, Page, PostgresStore, RecentRange, Record, ReplayRange, Store, StoreError, Watermark,
 };
 use testkit::within::{eventually, within};
 use throwaway_postgres::Database;
@@ -110,8 +110,13 @@ impl Store for FaultyStore {
 
     async fn heads(&self, stream_keys: &[Arc<str>]) -> Result<Heads, StoreError> {
         self.call("heads")?;
-        // Without the watermark: this store's `first_recent` is the default, which knows none.
-        Ok(Heads::new(self.inner.heads(stream_keys).await?.streams))
+        self.inner.heads(stream_keys).await
+    }
+
+    // The default reads events.
+    async fn first_recent(&self, ranges: &[RecentRange]) -> Result<Vec<Option<u64>>, StoreError> {
+        self.call("first_recent")?;
+        self.inner.first_recent(ranges).await
     }
 
     async fn changed_since(&self, since: Option<&Watermark>, limit: usize) -> Result<Option<Changes>, StoreError> {
