@@ -126,6 +126,38 @@ async fn p47_another_event_with_the_number_of_a_deleted_one_is_delivered() {
     expect_texts(&mut all, 5..=6, "new").await;
 }
 
+/// Rows that were inserted by hand name no predecessor, and may leave holes. They are read in pages all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p47_rows_that_were_inserted_by_hand_are_delivered() {
+    let database = Database::fresh().unwrap();
+    let store = store(&database.url()).await;
+    let bus = builder(&database.url(), &store).connect().await.unwrap();
+    let mut all = bus.subscribe_all_ready().await.unwrap();
+    bus.append_and_publish(note("a", "first")).await.unwrap();
+    expect_texts(&mut all, 1..=1, "first").await;
+    let reads = bus.stats().reads;
+    database
+        .psql(
+            "INSERT INTO doorbell.events (stream_key, seq, payload)
+             SELECT 'a', seq, '{\"agent_id\": \"a\", \"type\": \"custom\", \"name\": \"note\", \"data\": \"row\"}'
+             FROM generate_series(2, 2000) AS seq WHERE seq % 500 <> 0;
+             SELECT doorbell.notify_events('a', 2000 - 1)",
+        )
+        .unwrap();
+    for hole in [500, 1000, 1500] {
+        expect_texts(&mut all, (hole - 500).max(1) + 1..=hole - 1, "row").await;
+        let item = next(&mut all).await;
+        assert!(
+            matches!(&item, BusEvent::Gap(gap) if gap.seqs == (hole..=hole)),
+            "{item:?}"
+        );
+    }
+    expect_texts(&mut all, 1501..=1999, "row").await;
+    assert_eq!(bus.stats().rewinds, 0);
+    let reads = bus.stats().reads - reads;
+    assert!(reads < 50, "{reads} reads");
+}
+
 /// The server loses what it had not flushed, and gives the numbers again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p47_a_crash_with_asynchronous_commit_rewinds() {

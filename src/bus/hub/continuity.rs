@@ -25,19 +25,25 @@ impl<E: Send + Sync + 'static> Stream<E> {
         self.continuity == Continuity::InDoubt
     }
 
-    /// Whether a record, of a page with this low-water mark, may be delivered next.
-    pub(super) fn may_be_followed_by(&self, record: &Record<E>, low_water: u64) -> bool {
+    /// Whether a record, of a page with this low-water mark, may be delivered next. `is_within_page` if the last delivered event is of the
+    /// same page, which shows one state of the store.
+    pub(super) fn may_be_followed_by(&self, record: &Record<E>, low_water: u64, is_within_page: bool) -> bool {
         let Some(cursor) = self.cursor else { return true };
         if record.seq <= cursor || self.continuity == Continuity::Confirmed(cursor) {
             return true;
         }
         if record.seq - 1 > cursor {
             // Retention may have removed the events before it, of whatever history.
-            return record.seq - 1 <= low_water;
+            return is_within_page || record.seq - 1 <= low_water;
         }
         match self.recent_ids.get(cursor) {
-            Some(delivered) => record.id.is_none() || record.previous_id == Some(delivered),
-            None => true, // there is nothing to compare
+            Some(delivered) if record.id.is_some() => {
+                // A row that was inserted by hand may have none.
+                record
+                    .previous_id
+                    .map_or(is_within_page, |previous| previous == delivered)
+            }
+            _ => true, // there is nothing to compare
         }
     }
 }

@@ -147,7 +147,7 @@ impl<E: StreamEvent> Hub<E> {
         let mut events = 0;
         let mut follows = true;
         for record in std::mem::take(&mut records.0) {
-            follows = follows && stream.may_be_followed_by(&record, low_water);
+            follows = follows && stream.may_be_followed_by(&record, low_water, events > 0);
             if !follows {
                 records.0.push(record);
                 continue;
@@ -213,7 +213,10 @@ impl<E: StreamEvent> Hub<E> {
         };
         let stream = table.stream_mut(index);
         let is_next = stream.cursor.and_then(|cursor| cursor.checked_add(1)) == Some(seq)
-            && record.0.iter().all(|record| stream.may_be_followed_by(record, 0));
+            && record
+                .0
+                .iter()
+                .all(|record| stream.may_be_followed_by(record, 0, false));
         if !is_next || stream.late.is_some() || stream.is_in_doubt() {
             drop(table);
             self.on_notification(key, seq..=seq);
