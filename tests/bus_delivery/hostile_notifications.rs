@@ -61,8 +61,9 @@ async fn p25_a_flood_of_notifications_causes_one_early_sweep_per_interval_and_st
     }
     let (stats, intervals) = (here.stats(), started.elapsed().as_secs_f64() / INTERVAL.as_secs_f64());
     assert!(stats.notifications_invalid > before.notifications_invalid);
-    // While the history is in doubt, events of this process are read from the store instead.
-    assert_eq!(stats.events_local, seq, "the reader was stopped: {stats:?}");
+    // While the history is in doubt, events of this process are read from the store instead. So they are if a sweep finds them first.
+    let found = stats.missed_recovered - before.missed_recovered;
+    assert!(stats.events_local + found >= seq, "the reader was stopped: {stats:?}");
     let sweeps = stats.sweeps - before.sweeps;
     assert!(
         sweeps <= 2 * (intervals / 0.9).ceil() as u64 + 1,

@@ -3,6 +3,7 @@
 use doorbell::bus::{BusEvent, DistributedBus, EventBus as _, OnSlow, SubscribeOptions};
 use doorbell::store::PostgresStore;
 use testkit::account::{Account, Sequence};
+use testkit::within::eventually;
 use throwaway_postgres::Database;
 
 use crate::bus_support::{builder, expect, expect_nothing, next, note, store};
@@ -110,6 +111,8 @@ async fn history_that_is_trimmed_while_a_subscriber_is_behind_is_a_gap() {
     let mut slow = here.subscribe("agent-1");
     slow.ready().await.unwrap();
     append_many(&here, "agent-1").await;
+    // What the bus has in memory is delivered, so it must be beyond what is removed.
+    eventually("the delivery to memory", || here.stats().events_delivered == MANY).await;
     let trimmed = store.trim("agent-1", 900).await.unwrap();
     assert_eq!(trimmed, 900);
     let mut seqs = Vec::new();
