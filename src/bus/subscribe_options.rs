@@ -52,7 +52,7 @@ impl SubscribeOptions {
     /// event with that number may be another one than the subscriber has received: a number alone cannot tell.
     ///
     /// A subscription to all streams has no such number: with this option it is refused, and [`ready`](super::BusSubscription::ready)
-    /// returns [`BusError::InvalidSetting`](super::BusError::InvalidSetting).
+    /// returns [`BusError::InvalidSetting`].
     #[must_use]
     pub fn after(mut self, seq: u64) -> Self {
         self.after = Some(seq);
