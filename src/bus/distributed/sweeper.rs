@@ -88,6 +88,9 @@ async fn sweep<E: StreamEvent>(shared: &SharedBus<E>, check_history: bool) -> Re
         *shared.watermark.lock().await = None;
     }
     let requested = shared.wakeups.checks_requested();
+    if check_history {
+        shared.hub.withdraw_confirmations();
+    }
     let covers_all = shared.hub.has_subscriptions_to_all() && sweep_all(shared).await?;
     // Those of the streams that only subscriptions to all look at that have changed are known then.
     let all = check_history || !covers_all;

@@ -110,6 +110,14 @@ impl<E: StreamEvent> Hub<E> {
         !self.table.lock().doubts.is_empty()
     }
 
+    /// Forgets what comparisons have confirmed: another server may answer the reads that follow.
+    pub(crate) fn withdraw_confirmations(&self) {
+        let mut table = self.table.lock();
+        for stream in table.streams.iter_mut().flatten() {
+            stream.take_confirmation();
+        }
+    }
+
     /// Takes at most `max` doubts. The caller asks the store and [settles](Self::settle) them, or puts them back.
     pub(crate) fn take_doubts(&self, max: usize) -> Vec<Comparison> {
         let mut table = self.table.lock();
@@ -152,13 +160,12 @@ impl<E: StreamEvent> Hub<E> {
         let Some(stream) = table.current(index, version) else {
             return verdict;
         };
-        if verdict == Verdict::Same {
-            stream.continuity = Continuity::Confirmed(comparison.delivered);
-        } else {
-            stream.continuity = Continuity::Unproven;
-            stream.must_sweep = true;
-        }
+        stream.continuity = Continuity::Unproven;
+        stream.must_sweep |= verdict == Verdict::Later;
         if stream.read_after().is_some() {
+            if verdict == Verdict::Same {
+                stream.continuity = Continuity::Confirmed;
+            }
             table.queue(index);
         }
         drop(table);

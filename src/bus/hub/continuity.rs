@@ -16,8 +16,8 @@ pub(super) enum Continuity {
     Unproven,
     /// Something does not fit.
     InDoubt,
-    /// The store has the last delivered event, which has this number. Whatever it has after it follows.
-    Confirmed(u64),
+    /// The store was just found to have the last delivered event. Whatever the read that is due finds after it follows.
+    Confirmed,
 }
 
 impl<E: Send + Sync + 'static> Stream<E> {
@@ -26,10 +26,16 @@ impl<E: Send + Sync + 'static> Stream<E> {
     }
 
     /// Whether a record, of a page with this low-water mark, may be delivered next. `is_within_page` if the last delivered event is of the
-    /// same page, which shows one state of the store.
-    pub(super) fn may_be_followed_by(&self, record: &Record<E>, low_water: u64, is_within_page: bool) -> bool {
+    /// same page, which shows one state of the store. `confirmed` is the number of the event that was confirmed before the read.
+    pub(super) fn may_be_followed_by(
+        &self,
+        record: &Record<E>,
+        low_water: u64,
+        is_within_page: bool,
+        confirmed: Option<u64>,
+    ) -> bool {
         let Some(cursor) = self.cursor else { return true };
-        if record.seq <= cursor || self.continuity == Continuity::Confirmed(cursor) {
+        if record.seq <= cursor || confirmed == Some(cursor) {
             return true;
         }
         if record.seq - 1 > cursor {
@@ -45,6 +51,17 @@ impl<E: Send + Sync + 'static> Stream<E> {
             }
             _ => true, // there is nothing to compare
         }
+    }
+}
+
+impl<E: Send + Sync + 'static> Stream<E> {
+    /// Returns whether the last delivered event was confirmed, for one read: later the store may have another history.
+    pub(super) fn take_confirmation(&mut self) -> bool {
+        let is_confirmed = self.continuity == Continuity::Confirmed;
+        if is_confirmed {
+            self.continuity = Continuity::Unproven;
+        }
+        is_confirmed
     }
 }
 

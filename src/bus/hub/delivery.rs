@@ -17,6 +17,8 @@ pub(crate) struct PendingRead {
     pub(super) target: Target,
     /// The highest number that notifications or sweeps have named.
     pub(super) through: u64,
+    /// Whether the store was just found to have the last delivered event.
+    pub(super) is_confirmed: bool,
 }
 
 #[derive(Debug)]
@@ -66,6 +68,7 @@ impl<E: StreamEvent> Hub<E> {
                     after,
                     target,
                     through,
+                    is_confirmed: stream.take_confirmation(),
                 });
             }
         }
@@ -93,6 +96,7 @@ impl<E: StreamEvent> Hub<E> {
                 after,
                 target: Target::Unverified,
                 through: *seqs.end(),
+                is_confirmed: false,
             });
         }
         reads
@@ -144,10 +148,11 @@ impl<E: StreamEvent> Hub<E> {
         let stream = table.stream_mut(index);
         // The page shows what the store has after `read.after`, so a number that it lacks is missing in the store.
         let shows_gaps = stream.cursor.is_some_and(|cursor| read.after <= cursor);
+        let confirmed = read.is_confirmed.then_some(read.after);
         let mut events = 0;
         let mut follows = true;
         for record in std::mem::take(&mut records.0) {
-            follows = follows && stream.may_be_followed_by(&record, low_water, events > 0);
+            follows = follows && stream.may_be_followed_by(&record, low_water, events > 0, confirmed);
             if !follows {
                 records.0.push(record);
                 continue;
@@ -216,7 +221,7 @@ impl<E: StreamEvent> Hub<E> {
             && record
                 .0
                 .iter()
-                .all(|record| stream.may_be_followed_by(record, 0, false));
+                .all(|record| stream.may_be_followed_by(record, 0, false, None));
         if !is_next || stream.late.is_some() || stream.is_in_doubt() {
             drop(table);
             self.on_notification(key, seq..=seq);

@@ -24,6 +24,7 @@ impl<E: StreamEvent> Hub<E> {
             after,
             target,
             through,
+            is_confirmed: _, // another server may answer the next read
         } in reads
         {
             match target {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
+use futures_util::FutureExt as _;
 
 use super::bus::{Bus, at, drain};
 use crate::bus::history_cache::HistorySource;
-use crate::bus::hub::Hub;
+use crate::bus::hub::{Comparison, Hub, StoredHistory, Verdict};
 use crate::bus::{BusEvent, FleetEvent, OnSlow, Rewound, StreamEvent as _};
-use crate::store::{MemoryStore, Page, Record};
+use crate::store::{MemoryStore, Page, Record, Store as _};
 
 /// Replaces events by their numbers.
 fn seqs(items: Vec<BusEvent>) -> Vec<Result<u64, BusEvent>> {
@@ -292,4 +293,63 @@ fn a_rewind_ends_the_search_for_lost_events() {
         ];
         assert_eq!(items, expected, "all: {all}");
     }
+}
+
+/// A doubt is settled while nothing is to be read. The history is replaced afterwards, by a longer one.
+#[test]
+fn what_was_confirmed_before_proves_nothing_later() {
+    let bus = Bus::new();
+    let mut subscription = bus.subscribe("stream:0", OnSlow::Replay);
+    bus.append("stream:0", 2);
+    assert_eq!(seqs(drain(&mut subscription)), [Ok(1), Ok(2)]);
+    let cursor = bus.hub.cursors(true).pop().expect("there is one stream");
+    bus.hub.report_head(&cursor, at(1), false);
+    let stored = |store: &MemoryStore, comparison: &Comparison| {
+        let key: Arc<str> = "stream:0".into();
+        let id = |seq| {
+            let ids = store.event_ids(&[(Arc::clone(&key), seq)]).now_or_never();
+            ids.expect("it is in memory").expect("it answers")[0]
+        };
+        StoredHistory {
+            ids: comparison.seqs().map(id).collect(),
+            head: at(store.high_water_now(&key)),
+            low_water: 0,
+            is_standby: false,
+        }
+    };
+    let settle = |store: &MemoryStore| {
+        let comparison = bus.hub.take_doubts(1).pop().expect("the stream is in doubt");
+        bus.hub.settle(&comparison, &stored(store, &comparison))
+    };
+    assert_eq!(settle(&bus.store), Verdict::Same);
+    let other = MemoryStore::new();
+    for _ in 0..3 {
+        let appended = other.append_now(FleetEvent::custom("stream:0", "n", "other"));
+        appended.expect("the key is valid");
+    }
+    bus.hub.on_notification("stream:0", 3..=3);
+    let read = bus
+        .hub
+        .take_reads(1, |_| true)
+        .pop()
+        .expect("the third event is wanted");
+    bus.hub.deliver(read, other.replay_now("stream:0", 2, 100), 100);
+    assert!(drain(&mut subscription).is_empty());
+    assert_eq!(
+        settle(&other),
+        Verdict::Replaced {
+            resume_after: 0,
+            exact: true
+        }
+    );
+    let read = bus
+        .hub
+        .take_reads(1, |_| true)
+        .pop()
+        .expect("the new history is wanted");
+    bus.hub.deliver(read, other.replay_now("stream:0", 0, 100), 100);
+    assert_eq!(
+        seqs(drain(&mut subscription)),
+        [rewound(2, 0, true), Ok(1), Ok(2), Ok(3)]
+    );
 }
