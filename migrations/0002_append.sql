@@ -1,6 +1,7 @@
 -- Appending and notifying. Functions that use tables turn row_security off: row-level security that applies to the
 -- caller is then an error, instead of hiding rows. Functions that look up rows disable sequential scans and force a generic plan: a
--- plan that is cached while the tables are small is still used after they have grown.
+-- plan that is cached while the tables are small is still used after they have grown. They also turn JIT off: a plan step that a setting disables, here or of the
+-- caller's role, costs so much that every call would be compiled.
 --
 -- append_record(), append_records() and trim_stream() are SECURITY DEFINER: they run with the rights of the owner, and are the only
 -- way for other roles to change the tables. Only roles that have been granted EXECUTE may call them. All other functions run with
@@ -141,7 +142,7 @@ CREATE FUNCTION @schema@.append_record(
     OUT appended_at double precision
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
+SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
     last_seq bigint;
     last_id uuid;
@@ -230,7 +231,7 @@ CREATE FUNCTION @schema@.append_records(
     OUT appended_at double precision
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT
-SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan AS $$
+SET row_security = off SET enable_seqscan = off SET enable_indexscan = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
     distinct_keys text[] := ARRAY(
         SELECT DISTINCT k COLLATE "C" AS k FROM unnest(append_records.stream_keys) AS k ORDER BY k);
@@ -363,7 +364,7 @@ CREATE FUNCTION @schema@.try_append_records(
     OUT previous_ids bytea[],
     OUT appended_at double precision
 )
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET jit = off AS $$
 DECLARE
     -- The lock IDs are those of lock_stream().
     schema_hash bigint := hashtextextended(@schema_name@, 0);

@@ -44,7 +44,7 @@ CREATE FUNCTION @schema@.replay_many(
     OUT more boolean
 ) RETURNS SETOF record
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s'
-SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
     stored jsonb;
     bytes bigint := 0;
@@ -85,7 +85,7 @@ $$;
 -- Returns the highest sequence number of each stream, in array order, counting removed events; 0 for a stream that does not exist.
 CREATE FUNCTION @schema@.high_waters(stream_keys text[]) RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s'
-SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 BEGIN
     RETURN ARRAY(
         SELECT coalesce(
@@ -101,7 +101,7 @@ $$;
 -- removed event of a stream is known as well.
 CREATE FUNCTION @schema@.event_ids(stream_keys text[], seqs bigint[]) RETURNS bytea[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET row_security = off SET lock_timeout = '5s'
-SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 BEGIN
     RETURN ARRAY(
         SELECT uuid_send(coalesce(
