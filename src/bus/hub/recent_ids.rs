@@ -24,7 +24,12 @@ impl RecentIds {
 
     /// Remembers the event up to which a stream counts as delivered.
     pub(super) fn push_head(&mut self, head: Option<StreamHead>) {
-        if let Some(StreamHead { seq, id: Some(id) }) = head {
+        // Whatever a store answers, there is no event with the number 0.
+        if let Some(StreamHead {
+            seq: seq @ 1..,
+            id: Some(id),
+        }) = head
+        {
             self.push(seq, id);
         }
     }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::Hub;
 use super::start_signal::{StartPosition, StartSignal};
 use super::stream::{StreamIndex, StreamRef};
 use super::stream_table::{Baseline, StreamTable};
+use super::{Hub, Work};
 use crate::store::StreamHead;
 
 /// What a start has to signal, as soon as the caller holds no lock: see [`Hub::signal`].
@@ -70,6 +70,9 @@ impl<E: Send + Sync + 'static> Hub<E> {
         let signals = started.signals.into_iter();
         StartSignal::set_all(signals.map(|(signal, start)| (signal, Ok(start))));
         self.publish_queue.flush();
+        if !self.table.lock().doubts.is_empty() {
+            (self.wakeup)(Work::Sweep); // the store's answer does not fit what was delivered
+        }
         for (key, seqs) in started.notified {
             self.on_notification(&key, seqs);
         }
